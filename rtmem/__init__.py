@@ -1,0 +1,43 @@
+"""rtmem: the Redis-native, low-latency memory layer for streaming agents."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rtmem.checkpoint import AsyncRedisSaver, AsyncShallowRedisSaver, RedisSaver, ShallowRedisSaver
+    from rtmem.errors import RtmemError
+    from rtmem.settings import Settings
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncRedisSaver",
+    "AsyncShallowRedisSaver",
+    "RedisSaver",
+    "RtmemError",
+    "Settings",
+    "ShallowRedisSaver",
+    "__version__",
+]
+
+_HOME = {
+    "AsyncRedisSaver": "rtmem.checkpoint",
+    "AsyncShallowRedisSaver": "rtmem.checkpoint",
+    "RedisSaver": "rtmem.checkpoint",
+    "ShallowRedisSaver": "rtmem.checkpoint",
+    "RtmemError": "rtmem.errors",
+    "Settings": "rtmem.settings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Lazily, so that `rtmem --help` and a process that only needs errors do not import LangGraph.
+    if name not in _HOME:
+        raise AttributeError(f"module 'rtmem' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

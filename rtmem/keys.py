@@ -1,0 +1,103 @@
+"""Every key rtmem writes. Nothing else builds keys.
+
+A stored thread is (principal, thread_id). Both come from people, so both are escaped into an alphabet that has no
+meaning to Redis: letters, digits and `-_.~@+=`, anything else as `%XX` of its UTF-8 bytes. The escaping is reversible and
+two different ids never share a key. All keys of a thread carry the hash tag `{principal/thread_id}`, so one Redis
+Function may touch them all, also in a Cluster.
+
+    rtmem:t:{alice/support-7}:c      hash     checkpoints, pieces, pending writes (operations/lua/checkpoints_v1.lua)
+    rtmem:t:{alice/support-7}:i      zset     checkpoint_id NUL checkpoint_ns, newest last
+    rtmem:t:{alice/support-7}:d      string   tombstone of a deleted thread, expires
+    rtmem:t:{alice/support-7}:log    stream   events streamed to clients
+    rtmem:t:{alice/support-7}:run    hash     who runs the thread (lease, fencing token)
+    rtmem:threads                    zset     index of threads; derived, can be rebuilt
+    rtmem:run:<run_id>               set      threads a run has written to; derived
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+from rtmem.errors import IdTooLongError, InvalidRequestError
+
+ID_BYTES_MAX: Final = 512
+LAYOUT_VERSION: Final = 1
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.~@+=-]*")
+_SAFE: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~@+=")
+
+
+def escape(value: str) -> str:
+    """`value` in the key alphabet: reversible, injective, case kept."""
+    if _PLAIN.fullmatch(value):
+        return value
+    raw = value.encode("utf-8", "surrogatepass")
+    return "".join(chr(byte) if byte in _SAFE else f"%{byte:02X}" for byte in raw)
+
+
+def unescape(value: str) -> str:
+    """What `escape` was given."""
+    return unquote(value, errors="surrogatepass")
+
+
+def check_id(value: object, what: str) -> str:
+    """`value` as an id, or a typed error: not a string, or longer than 512 bytes in UTF-8."""
+    if not isinstance(value, str):
+        raise InvalidRequestError(f"{what} must be a string, got {type(value).__name__}: pass str({what})", what=what)
+    # len() counts code points; an id of 200 is short enough whatever they are.
+    if len(value) * 4 > ID_BYTES_MAX:
+        size = len(value.encode("utf-8", "surrogatepass"))
+        if size > ID_BYTES_MAX:
+            raise IdTooLongError(
+                f"{what} has {size} bytes, at most {ID_BYTES_MAX} are allowed: use a shorter id or its hash",
+                what=what,
+                size_bytes=size,
+            )
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadKeys:
+    """The keys of one thread; all in one hash slot."""
+
+    checkpoints: str
+    index: str
+    tombstone: str
+    event_log: str
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Key names below one prefix."""
+
+    prefix: str = "rtmem"
+
+    def thread(self, principal: str, thread_id: str) -> ThreadKeys:
+        """Keys of the thread `thread_id` of `principal`. Raises IdTooLongError."""
+        owner = escape(check_id(principal, "principal"))
+        name = escape(check_id(thread_id, "thread_id"))
+        base = f"{self.prefix}:t:{{{owner}/{name}}}:"
+        return ThreadKeys(base + "c", base + "i", base + "d", base + "log", base + "run")
+
+    @property
+    def threads(self) -> str:
+        """Index of threads."""
+        return f"{self.prefix}:threads"
+
+    def run(self, run_id: str) -> str:
+        """Index of the threads that `run_id` wrote to."""
+        return f"{self.prefix}:run:{escape(check_id(run_id, 'run_id'))}"
+
+    def thread_pattern(self) -> str:
+        """SCAN pattern that finds the checkpoint hash of every thread below this prefix."""
+        glob = re.sub(r"([*?\[\]\\^])", r"\\\1", self.prefix)
+        return f"{glob}:t:{{*}}:c"
+
+    def parse_thread(self, key: str) -> tuple[str, str]:
+        """(principal, thread_id) of any key of a thread."""
+        owner, name = key[key.index("{") + 1 : key.rindex("}")].split("/", 1)
+        return unescape(owner), unescape(name)
