@@ -1,37 +1,37 @@
 """Every error rtmem raises. Foreign errors pass through `drivers/translate.py`, cause kept.
 
-    RtmemError
-    ├── ConfigError                    what you set up cannot work: says what to change
-    │   ├── ServerTooOldError          this Redis lacks a command rtmem needs
-    │   ├── ModuleMissingError         this Redis lacks the query engine or JSON
-    │   ├── DataDirectoryError         the embedded server's directory cannot be used
-    │   ├── PortTakenError             another program listens there
-    │   └── GraphNotFoundError         `module:graph` does not lead to a graph
-    ├── InvalidRequestError            the call itself is wrong; nothing was sent
-    │   ├── IdTooLongError             an id is over 512 bytes
-    │   ├── UnsupportedError           this class cannot do that (a shallow saver has no history)
-    │   ├── WrongColourError           a sync call inside a running event loop
-    │   ├── MalformedFrameError        a client sent something that is not a command
-    │   └── UnknownCommandError        a client sent a command this gateway does not know
-    ├── ServerError                    Redis could not do it
-    │   ├── ServerUnavailableError     nobody answers, or the connection broke  (retryable)
-    │   ├── ServerLoadingError         Redis is reading its data from disk      (retryable)
-    │   ├── DeadlineExceededError      no answer in time; a write may have happened (retryable)
-    │   ├── AuthenticationError        wrong user or password
-    │   ├── PermissionDeniedError      the ACL forbids a command or a key
-    │   ├── ReadOnlyReplicaError       this server is a replica
-    │   ├── ServerFullError            maxmemory reached under noeviction
-    │   ├── PersistenceError           MISCONF: Redis cannot write its AOF or RDB
-    │   ├── FunctionMissingError       the function library is not loaded (handled in operations/functions.py)
-    │   └── CommandError               any other error reply
-    ├── StorageError                   what is stored contradicts itself or this program
-    │   ├── CorruptRecordError         an index leads to nothing, or bytes do not decode
-    │   ├── NewerLayoutError           written by a newer rtmem
-    │   ├── StaleWriterError           the fencing token is older than the thread's
-    │   └── ThreadDeletedError         a late write to a thread that was deleted meanwhile
-    ├── NotDurableError                stored, but not proved to be as durable as asked
-    ├── UnauthorizedError              missing or wrong token
-    └── ReplayGapError                 the event log no longer holds what the client missed
+RtmemError
+├── ConfigError                    what you set up cannot work: says what to change
+│   ├── ServerTooOldError          this Redis lacks a command rtmem needs
+│   ├── ModuleMissingError         this Redis lacks the query engine or JSON
+│   ├── DataDirectoryError         the embedded server's directory cannot be used
+│   ├── PortTakenError             another program listens there
+│   └── GraphNotFoundError         `module:graph` does not lead to a graph
+├── InvalidRequestError            the call itself is wrong; nothing was sent
+│   ├── IdTooLongError             an id is over 512 bytes
+│   ├── UnsupportedError           this class cannot do that (a shallow saver has no history)
+│   ├── WrongColourError           a sync call inside a running event loop
+│   ├── MalformedFrameError        a client sent something that is not a command
+│   └── UnknownCommandError        a client sent a command this gateway does not know
+├── ServerError                    Redis could not do it
+│   ├── ServerUnavailableError     nobody answers, or the connection broke  (retryable)
+│   ├── ServerLoadingError         Redis is reading its data from disk      (retryable)
+│   ├── DeadlineExceededError      no answer in time; a write may have happened (retryable)
+│   ├── AuthenticationError        wrong user or password
+│   ├── PermissionDeniedError      the ACL forbids a command or a key
+│   ├── ReadOnlyReplicaError       this server is a replica
+│   ├── ServerFullError            maxmemory reached under noeviction
+│   ├── PersistenceError           MISCONF: Redis cannot write its AOF or RDB
+│   ├── FunctionMissingError       the function library is not loaded (handled in operations/functions.py)
+│   └── CommandError               any other error reply
+├── StorageError                   what is stored contradicts itself or this program
+│   ├── CorruptRecordError         an index leads to nothing, or bytes do not decode
+│   ├── NewerLayoutError           written by a newer rtmem
+│   ├── StaleWriterError           the fencing token is older than the thread's
+│   └── ThreadDeletedError         a late write to a thread that was deleted meanwhile
+├── NotDurableError                stored, but not proved to be as durable as asked
+├── UnauthorizedError              missing or wrong token
+└── ReplayGapError                 the event log no longer holds what the client missed
 """
 
 from __future__ import annotations
