@@ -29,7 +29,6 @@ class Redis(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     retries_max: int = 2  # of idempotent batches, after a lost connection
     connections_max: int = 32  # per driver; callers wait for a free one
     large_bytes_min: int = 64 * 1024  # a batch above this leaves the pipelined lane
-    pipeline_commands_max: int = 512  # more than this in one tick goes out as several writes
 
 
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

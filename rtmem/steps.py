@@ -7,9 +7,9 @@ for both colours. (psycopg 3 is built this way: `generators.py` asks, `waiting.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 R = TypeVar("R")
 
@@ -40,33 +40,17 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Embed:
-    """Texts to turn into vectors. Answered with float32 vectors, shape (len(texts), dims)."""
-
-    texts: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Compute:
-    """Pure work that is long enough to stall an event loop: the async driver runs it in a worker thread.
+    """Pure work that may be long enough to stall an event loop, cut into slices.
 
-    Answered with a list of one: what `work()` returned. `work` must touch nothing that other tasks may change.
+    Each `next(slices)` does a little of it, well under a millisecond. The sync driver runs them through; the async
+    driver lets other tasks have the loop every `YIELD_AFTER_US`. Answered with an empty list: the results are where
+    the slices put them. Slices rather than a worker thread: decoding holds the GIL, so a thread would stall the loop
+    just as long, and would share objects with it.
     """
 
-    work: Callable[[], Any]
-    cost_bytes: int  # how much data it walks; the driver keeps short work on the loop
+    slices: Iterator[None]
 
 
-Request: TypeAlias = Batch | Embed | Compute
+Request: TypeAlias = Batch | Compute
 Steps: TypeAlias = Generator[Request, list[Any], R]
-
-
-class Embedder(Protocol):
-    """Turns texts into unit vectors. `fingerprint` names model and settings; vectors of two never mix."""
-
-    fingerprint: str
-    dims: int
-
-    def embed(self, texts: list[str]) -> Any:
-        """Vectors of `texts`: float32, shape (len(texts), dims), unit length."""
-        ...

@@ -1,0 +1,230 @@
+"""The blocking driver: answers each request of an operation before going on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections import deque
+from typing import Any
+
+import redis
+
+from rtmem.drivers import clients, wire
+from rtmem.drivers.translate import connection_error
+from rtmem.errors import DeadlineExceededError, RtmemError, ServerUnavailableError
+from rtmem.settings import Redis
+from rtmem.steps import Batch, R, Request, Steps
+
+_READ_BYTES = 256 * 1024
+
+
+class SyncDriver:
+    """Runs operations against one Redis, blocking. Safe to share between threads."""
+
+    def __init__(self, pool: redis.ConnectionPool, settings: Redis | None = None) -> None:
+        self.settings = settings or Redis()
+        self._wires = _WirePool(pool, self.settings.connections_max)
+
+    @classmethod
+    def connect(cls, url: str, settings: Redis | None = None) -> SyncDriver:
+        """A driver for `url`, after one PING. Raises ConfigError, AuthenticationError, ServerUnavailableError."""
+        settings = settings or Redis()
+        if clients.scheme_of(url) == "redis+cluster":
+            from rtmem.drivers.cluster import SyncClusterDriver
+
+            return SyncClusterDriver.connect(url, settings)
+        driver = cls(clients.sync_pool(url, settings), settings)
+        driver.answer(Batch((("PING",),)))
+        return driver
+
+    @classmethod
+    def of_client(cls, client: Any, settings: Redis | None = None) -> SyncDriver:
+        """A driver that connects the way `client` (redis.Redis) does."""
+        return cls(clients.pool_of(client), settings)
+
+    def run(self, steps: Steps[R]) -> R:
+        """Run an operation to its end and return what it returns; errors of Redis are thrown into it."""
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    replies = self.answer(request)
+                except RtmemError as exc:
+                    request = steps.throw(exc)
+                else:
+                    request = steps.send(replies)
+        except StopIteration as stop:
+            result: R = stop.value
+            return result
+        finally:
+            steps.close()
+
+    def answer(self, request: Request) -> list[Any]:
+        """The replies to one request. Retries idempotent batches after a lost connection, inside one deadline."""
+        if not isinstance(request, Batch):
+            for _ in request.slices:
+                pass
+            return []
+        timeout_ms = self.settings.deadline_ms if request.timeout_ms is None else request.timeout_ms
+        deadline = time.monotonic() + timeout_ms / 1000
+        payload = wire.pack(request)
+        for attempt in range(self.settings.retries_max + 1):
+            try:
+                replies = self._wires.exchange(payload, wire.replies_expected(request), deadline)
+                return wire.settle(request, replies)
+            except RtmemError as exc:
+                if not retry_allowed(exc, request) or attempt == self.settings.retries_max:
+                    raise
+                pause_s = backoff_s(attempt)
+                if time.monotonic() + pause_s >= deadline:
+                    raise
+                time.sleep(pause_s)
+        raise AssertionError("the last attempt returns or raises")
+
+    def close(self) -> None:
+        """Close every connection that is not in use."""
+        self._wires.close()
+
+    def __enter__(self) -> SyncDriver:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def retry_allowed(exc: RtmemError, batch: Batch) -> bool:
+    """Whether `batch` may be sent again after `exc`.
+
+    What Redis refused (LOADING) was not executed. What was lost with a connection may have been: only an idempotent
+    batch, or one that was never sent, goes again. A passed deadline is final.
+    """
+    if not exc.retryable or isinstance(exc, DeadlineExceededError):
+        return False
+    return batch.idempotent or not exc.data.get("sent", False)
+
+
+def backoff_s(attempt: int) -> float:
+    """How long to wait before attempt `attempt + 1`: 20 ms, 80 ms, 320 ms, then half a second."""
+    return min(0.5, 0.02 * 4.0**attempt)
+
+
+class _Wire:
+    """One connection: made by redis-py, spoken over directly."""
+
+    def __init__(self, connection: Any, where: str) -> None:
+        self.connection = connection
+        self.where = where
+        self.reader = wire.new_reader()
+        try:
+            connection.connect()
+        except Exception as exc:  # noqa: BLE001 - redis-py raises its own tree, OSError, ssl errors: one table reads all
+            connection.disconnect()
+            raise connection_error(exc, where) from exc
+        self.socket: socket.socket = connection._sock
+
+    def exchange(self, payload: bytes, count: int, deadline: float) -> list[Any]:
+        replies: list[Any] = []
+        try:
+            self.socket.settimeout(_remaining_s(deadline))
+            self.socket.sendall(payload)
+            while len(replies) < count:
+                reply = self.reader.gets()
+                if reply is wire.NOTHING:
+                    self.socket.settimeout(_remaining_s(deadline))
+                    received = self.socket.recv(_READ_BYTES)
+                    if not received:
+                        raise ConnectionResetError("the server closed the connection")
+                    self.reader.feed(received)
+                elif not wire.is_push(reply):
+                    replies.append(reply)
+        except TimeoutError as exc:
+            raise DeadlineExceededError(
+                f"no answer from Redis at {self.where} within the deadline; a write may have happened: check the "
+                "server's SLOWLOG, or raise deadline_ms",
+                where=self.where,
+            ) from exc
+        except OSError as exc:
+            raise ServerUnavailableError(
+                f"the connection to Redis at {self.where} broke ({exc}); a write may have happened",
+                where=self.where,
+                sent=True,
+            ) from exc
+        return replies
+
+    def close(self) -> None:
+        self.connection.disconnect()
+
+
+class _WirePool:
+    """At most `size` connections; a caller waits for a free one until its deadline."""
+
+    def __init__(self, pool: redis.ConnectionPool, size: int) -> None:
+        self._pool = pool
+        self._where = clients.place_of(pool.connection_kwargs)
+        self._size = size
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._free: deque[_Wire] = deque()
+        self._places = threading.BoundedSemaphore(self._size)
+
+    def exchange(self, payload: bytes, count: int, deadline: float) -> list[Any]:
+        if self._pid != os.getpid():
+            # A forked child must not speak on its parent's sockets.
+            self._reset()
+        if not self._places.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise DeadlineExceededError(
+                f"all {self._size} connections to Redis at {self._where} were busy: raise connections_max, or call less",
+                where=self._where,
+            )
+        try:
+            return self._exchange(payload, count, deadline)
+        finally:
+            self._places.release()
+
+    def _exchange(self, payload: bytes, count: int, deadline: float) -> list[Any]:
+        connection = self._take()
+        try:
+            replies = connection.exchange(payload, count, deadline)
+        except BaseException:
+            # Also after KeyboardInterrupt: a reply that is still under way would answer the next caller.
+            connection.close()
+            raise
+        self._free.append(connection)
+        return replies
+
+    def _take(self) -> _Wire:
+        with contextlib.suppress(IndexError):
+            while True:
+                connection = self._free.pop()
+                if not _readable(connection.socket):
+                    return connection
+                # Idle and readable means that the server closed it: do not let a write find out.
+                connection.close()
+        return _Wire(self._pool.make_connection(), self._where)
+
+    def close(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._free.pop().close()
+
+
+def _readable(sock: socket.socket) -> bool:
+    sock.settimeout(0)
+    try:
+        return sock.recv(1, socket.MSG_PEEK) is not None
+    except (BlockingIOError, ValueError):
+        return False  # nothing to read; TLS sockets refuse MSG_PEEK
+    except OSError:
+        return True
+
+
+def _remaining_s(deadline: float) -> float:
+    remaining = deadline - time.monotonic()
+    if remaining <= 0:
+        raise TimeoutError
+    return remaining

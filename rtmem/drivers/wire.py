@@ -1,0 +1,72 @@
+"""Bytes on the wire: one batch packed, its replies read. Shared by both drivers, so that they cannot differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import hiredis
+
+from rtmem.drivers.translate import error_reply
+from rtmem.errors import ServerError
+from rtmem.steps import Batch
+
+NOTHING = object()
+"""What a reader answers when it needs more bytes."""
+
+_MULTI = hiredis.pack_command(("MULTI",))
+_EXEC = hiredis.pack_command(("EXEC",))
+
+
+class ErrorReply(Exception):  # noqa: N818 - a value, never raised: the replies behind it must still be read
+    """An error that Redis replied."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+def new_reader() -> Any:
+    """A parser for RESP2 and RESP3 whose replies are raw: bytes, int, list, dict, None, ErrorReply."""
+    return hiredis.Reader(protocolError=ServerError, replyError=ErrorReply, notEnoughData=NOTHING)
+
+
+def pack(batch: Batch) -> bytes:
+    """The bytes of `batch`, with MULTI and EXEC around them if it is atomic."""
+    commands: Any = batch.commands
+    if len(commands) == 1 and not batch.atomic:
+        alone: bytes = hiredis.pack_command(commands[0])
+        return alone
+    packed = [hiredis.pack_command(command) for command in commands]
+    if batch.atomic:
+        packed = [_MULTI, *packed, _EXEC]
+    return b"".join(packed)
+
+
+def replies_expected(batch: Batch) -> int:
+    """How many replies the server will send for `batch`."""
+    return len(batch.commands) + 2 if batch.atomic else len(batch.commands)
+
+
+def settle(batch: Batch, replies: list[Any]) -> list[Any]:
+    """One raw reply per command of `batch`. Raises the first error among them, translated."""
+    if batch.atomic:
+        outcome = replies[-1]
+        if isinstance(outcome, ErrorReply):
+            # EXECABORT says that something was wrong; the command that was refused says what.
+            _raise_first(replies[:-1])
+            raise error_reply(outcome.text)
+        replies = outcome
+    _raise_first(replies)
+    return replies
+
+
+def _raise_first(replies: Iterable[Any]) -> None:
+    for reply in replies:
+        if type(reply) is ErrorReply:
+            raise error_reply(reply.text)
+
+
+def is_push(reply: Any) -> bool:
+    """Whether `reply` answers no command (RESP3 push)."""
+    return isinstance(reply, hiredis.PushNotification)
