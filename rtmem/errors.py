@@ -15,6 +15,7 @@ RtmemError
 │   └── UnknownCommandError        a client sent a command this gateway does not know
 ├── ServerError                    Redis could not do it
 │   ├── ServerUnavailableError     nobody answers, or the connection broke  (retryable)
+│   ├── ServerStartError           the embedded server died at start; its log says why
 │   ├── ServerLoadingError         Redis is reading its data from disk      (retryable)
 │   ├── DeadlineExceededError      no answer in time; a write may have happened (retryable)
 │   ├── AuthenticationError        wrong user or password
@@ -104,6 +105,10 @@ class ServerError(RtmemError):
 
 class ServerUnavailableError(ServerError):
     retryable = True
+
+
+class ServerStartError(ServerError):
+    pass
 
 
 class ServerLoadingError(ServerError):
