@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rtmem.server import embedded
+from rtmem.server import embedded, probe
 from rtmem.server.embedded import Embedded
+from rtmem.server.judgement import Finding, ServerReport
 
-__all__ = ["Embedded", "embedded"]
+__all__ = ["Embedded", "Finding", "ServerReport", "embedded", "probe"]
