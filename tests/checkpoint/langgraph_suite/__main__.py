@@ -1,0 +1,186 @@
+"""Run LangGraph's own test suite with one of rtmem's savers in the place of SQLite.
+
+    python tests/checkpoint/langgraph_suite --saver full
+    python tests/checkpoint/langgraph_suite --saver shallow --filter "test_pregel.py and interrupt"
+
+Downloads the source distribution of the installed LangGraph once (its `tests/` are not in the wheel), unpacks the tests
+beside the *installed* package, runs them against an embedded Redis and compares what failed with what is expected:
+nothing for the full saver, `expected_shallow.toml` for the shallow one. A test that LangGraph's own SQLite saver fails
+too, with the libraries installed here, says nothing about ours; it is run again with SQLite to prove that, and named.
+
+Exit code 0: exactly the expected tests failed. 1: something else. 2: the suite could not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+PACKAGE = "langgraph"
+SELECTED = "((sqlite and not sqlite_aes) or sqlite_aio)"
+SAVERS = ("full", "shallow", "sqlite", "langgraph-checkpoint-redis")
+
+
+class SuiteError(Exception):
+    """The suite could not be run; says what to do."""
+
+
+@dataclass
+class Outcome:
+    """What happened to every selected test: id -> reason."""
+
+    passed: set[str] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return len(self.passed) + len(self.failed)
+
+
+def unpacked_suite(cache: Path) -> Path:
+    """Folder that holds `tests/` of the installed LangGraph; downloaded on first use."""
+    wanted = version(PACKAGE)
+    folder = cache / f"{PACKAGE}-{wanted}"
+    if (folder / "tests" / "conftest.py").is_file():
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "pip", "download", f"{PACKAGE}=={wanted}", "--no-deps", "--no-binary", ":all:"]
+    done = subprocess.run([*command, "--quiet", "--dest", str(cache)], capture_output=True, text=True, check=False)
+    archive = cache / f"{PACKAGE}-{wanted}.tar.gz"
+    if done.returncode or not archive.is_file():
+        raise SuiteError(f"{' '.join(command)} failed: {done.stderr[-800:]}\nCheck that pip reaches its index.")
+    with tempfile.TemporaryDirectory(dir=cache) as staging, tarfile.open(archive) as tar:
+        # Only the tests: the package itself must be the installed one, not the copy beside the tests.
+        members = [m for m in tar.getmembers() if m.name.startswith(f"{PACKAGE}-{wanted}/tests/")]
+        tar.extractall(staging, members=members, filter="data")
+        (Path(staging) / folder.name).rename(folder)
+    # A configuration of their own, so that pytest does not climb up to another project's.
+    (folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
+    return folder
+
+
+@contextmanager
+def redis_server(saver: str) -> Iterator[str]:
+    """URL of an embedded server that is ours to flush; empty for a saver that needs none."""
+    if saver == "sqlite":
+        yield ""
+        return
+    sys.path.insert(0, str(ROOT))
+    from loadtest.servers import redis_server as start
+
+    with start() as server:
+        yield server.url
+
+
+def run(suite: Path, saver: str, redis_url: str, arguments: list[str], *, quiet: bool = False) -> Outcome:
+    """Run pytest on `suite` with `saver` attached; `arguments` choose the tests."""
+    with tempfile.TemporaryDirectory() as scratch:
+        outcomes = Path(scratch) / "outcomes.jsonl"
+        outcomes.touch()
+        path = os.pathsep.join(filter(None, [str(HERE), str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        environ = os.environ | {
+            "PYTHONPATH": path,
+            "NO_DOCKER": "true",  # their switch: without servers for Postgres and Redis
+            "SUITE_SAVER": saver,
+            "SUITE_REDIS_URL": redis_url,
+            "SUITE_OUTCOMES": str(outcomes),
+        }
+        command = [sys.executable, "-m", "pytest", "-c", "pytest.ini", "-p", "saver_plugin", "-p", "no:cacheprovider"]
+        command += ["-q", "--tb=short", "--timeout=120", *arguments]
+        done = subprocess.run(command, cwd=suite, env=environ, capture_output=quiet, text=True, check=False)
+        result = read(outcomes)
+        # 0 and 1 are "ran, and this many failed"; anything else (collection error, nothing selected) is not a result.
+        if done.returncode not in (0, 1) or not (result.total or result.skipped):
+            raise SuiteError(f"pytest ended with code {done.returncode}: {(done.stdout or '')[-2000:]}")
+        return result
+
+
+def read(outcomes: Path) -> Outcome:
+    """Outcomes as the plugin wrote them; a failed phase outweighs a passed one."""
+    result = Outcome()
+    for line in outcomes.read_text("utf-8").splitlines():
+        entry = json.loads(line)
+        if entry["outcome"] == "failed":
+            result.failed[entry["test"]] = f"{entry['phase']}: {entry['reason']}"
+        elif entry["outcome"] == "skipped":
+            result.skipped[entry["test"]] = entry["reason"]
+        else:
+            result.passed.add(entry["test"])
+    result.passed -= result.failed.keys()
+    return result
+
+
+def expected_failures(saver: str) -> dict[str, str]:
+    """Test id -> why this saver cannot pass it."""
+    path = HERE / f"expected_{saver}.toml"
+    if not path.is_file():
+        return {}
+    groups = tomllib.loads(path.read_text("utf-8"))
+    return {test: group["reason"] for group in groups.values() for test in group["tests"]}
+
+
+def report(saver: str, result: Outcome, environment: set[str], *, whole: bool) -> bool:
+    """Print what happened; True if exactly the expected tests failed."""
+    expected = expected_failures(saver)
+    ours = {test: why for test, why in result.failed.items() if test not in environment}
+    surprises = {test: why for test, why in ours.items() if test not in expected}
+    cured = [test for test in expected if test in result.passed]
+    missing = [test for test in expected if whole and test not in ours and test not in result.passed]
+    print(f"\n{PACKAGE} {version(PACKAGE)}, saver {saver}: {len(result.passed)} of {result.total} passed")
+    for test in sorted(environment):
+        print(f"  environment  {test}: SQLite fails it too with the libraries installed here")
+    for test in sorted(ours.keys() & expected.keys()):
+        print(f"  expected     {test}: {expected[test]}")
+    for test, why in sorted(surprises.items()):
+        print(f"  UNEXPECTED   {test}: {why.splitlines()[0] if why else ''}")
+    for test in cured:
+        print(f"  NOW PASSES   {test}: take it out of expected_{saver}.toml")
+    for test in missing:
+        print(f"  NOT RUN      {test}: no such test in this LangGraph; take it out of expected_{saver}.toml")
+    return not (surprises or cured or missing)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--saver", choices=SAVERS, default="full")
+    parser.add_argument("--filter", default="", help='pytest -k expression on top, for instance "test_pregel.py"')
+    parser.add_argument("--json", type=Path, help="write every outcome here")
+    default_cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "rtmem-langgraph-suite"
+    parser.add_argument("--cache", type=Path, default=default_cache, help="where the download is kept")
+    given = parser.parse_args()
+
+    selection = f"{SELECTED} and ({given.filter})" if given.filter else SELECTED
+    try:
+        suite = unpacked_suite(given.cache)
+        with redis_server(given.saver) as url:
+            result = run(suite, given.saver, url, ["tests", "-k", selection])
+        environment: set[str] = set()
+        suspects = sorted(result.failed.keys() - expected_failures(given.saver).keys())
+        if suspects:
+            environment = set(run(suite, "sqlite", "", suspects, quiet=True).failed)
+    except SuiteError as exc:
+        print(f"suite could not be run: {exc}", file=sys.stderr)
+        return 2
+    fine = report(given.saver, result, environment, whole=not given.filter)
+    if given.json:
+        summary = {"passed": sorted(result.passed), "failed": result.failed, "skipped": result.skipped}
+        given.json.write_text(json.dumps(summary | {"environment": sorted(environment)}, indent=1), "utf-8")
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
