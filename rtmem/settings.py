@@ -74,6 +74,14 @@ class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     drain_timeout_ms: int = 10_000
 
 
+class Agent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The demo agent."""
+
+    model: str = ""  # provider:name, for example openai:gpt-5-mini; empty: rules, no key, no download
+    model_base_url: str = ""  # an OpenAI-compatible server of your own
+    token_interval_ms: int = 15  # between words of the rules model, so that an answer is seen to stream
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All of them."""
 
@@ -81,6 +89,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     server: Server = Server()
     checkpoint: Checkpoint = Checkpoint()
     gateway: Gateway = Gateway()
+    agent: Agent = Agent()
 
 
 def load(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -106,6 +115,9 @@ def load(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] 
 
 def overlay(tree: dict[str, Any], environ: Mapping[str, str]) -> None:
     """Put RTMEM_SECTION__NAME variables into `tree`; a value that looks like JSON is read as JSON."""
+    if model := environ.get("RTMEM_MODEL"):
+        # The one setting that people type in front of a command has a short name too.
+        environ = {"RTMEM_AGENT__MODEL": model, **environ}
     for variable, text in environ.items():
         if not variable.startswith("RTMEM_") or "__" not in variable:
             continue

@@ -1,0 +1,1 @@
+"""A turn of an agent, and the agents themselves: what is above the savers and below the gateway."""
