@@ -54,7 +54,7 @@ _KNOWN: Final = (
         Diagnosis("aof", "an RDB file is damaged", "restore the data directory from a copy"),
     ),
     (
-        ("Module", "failed to load"),
+        ("Can't load module", "Failed loading module", "failed to load: "),
         Diagnosis(
             "modules",
             "a module cannot be loaded by this server or on this system",
@@ -62,7 +62,7 @@ _KNOWN: Final = (
         ),
     ),
     (
-        ("FATAL CONFIG FILE ERROR", "Bad directive or wrong number of arguments"),
+        ("FATAL CONFIG FILE ERROR", "Module Configuration detected"),  # a directive nobody knows could be a module's
         Diagnosis("config", "a line of redis.conf is refused", "correct the line named in the log"),
     ),
     (

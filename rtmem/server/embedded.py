@@ -102,20 +102,19 @@ def start(settings: Server, *, program: Binaries | None = None, extra_conf: Sequ
     layout = directory.prepare(settings.data_dir)
     share = lock.open_lock(layout.share_lock)
     try:
-        with lock.exclusive(layout.transition_lock, settings.start_timeout_ms + settings.stop_timeout_ms):
-            report = _stop_unused_with_other_profile(layout, settings, share)
+        while True:
             log_offset = _size(layout.log)
-            if lock.is_free(layout.life_lock):
-                report += _launch(layout, settings, program, extra_conf)
-            # Taken before the transition ends: a last one going out would otherwise stop what was just found running.
-            lock.wait_for_lock(share, layout.share_lock, settings.start_timeout_ms, shared=True)
-        deadline = time.monotonic() + settings.start_timeout_ms / 1000
-        # Loading may take long. Waiting for it is no transition: others may join the wait, and `stop` may end it.
-        pid = _wait_until_ready(layout, settings, deadline, log_offset)
+            launched, report = _ensure_alive(layout, settings, program, extra_conf, share)
+            # Loading may take long. Waiting for it is no transition: others may join the wait, and `stop` may end it.
+            pid = _wait_until_ready(layout, settings)
+            if pid is not None:
+                return Embedded(url(layout), layout.root, pid, report, settings, share)
+            if launched:
+                raise _died(layout, diagnosis.log_since(layout.log, log_offset))
+            # It was dying when it was found, as after kill -9: start one of our own.
     except BaseException:
         os.close(share)
         raise
-    return Embedded(url(layout), layout.root, pid, report, settings, share)
 
 
 def stop(settings: Server) -> bool:
@@ -142,6 +141,20 @@ def running_url(settings: Server) -> str | None:
 def url(layout: Layout) -> str:
     """The address of the server in this directory."""
     return f"unix://{quote(str(layout.socket))}?db=0"
+
+
+def _ensure_alive(
+    layout: Layout, settings: Server, program: Binaries, extra_conf: Sequence[str], share: int
+) -> tuple[bool, tuple[str, ...]]:
+    """Start the server unless it is alive, and lock `share`. Whether it was started here, and the report."""
+    with lock.exclusive(layout.transition_lock, settings.start_timeout_ms + settings.stop_timeout_ms):
+        report = _stop_unused_with_other_profile(layout, settings, share)
+        launched = lock.is_free(layout.life_lock)
+        if launched:
+            report += _launch(layout, settings, program, extra_conf)
+        # Taken before the transition ends: a last one going out would otherwise stop what was just found running.
+        lock.wait_for_lock(share, layout.share_lock, settings.start_timeout_ms, shared=True)
+    return launched, report
 
 
 def _stop_unused_with_other_profile(layout: Layout, settings: Server, share: int) -> tuple[str, ...]:
@@ -241,8 +254,9 @@ def _connects(layout: Layout) -> bool:
     return True
 
 
-def _wait_until_ready(layout: Layout, settings: Server, deadline: float, log_offset: int) -> int:
-    """The server's pid, as soon as it answers."""
+def _wait_until_ready(layout: Layout, settings: Server) -> int | None:
+    """The server's pid, as soon as it answers; None when it has died instead."""
+    deadline = time.monotonic() + settings.start_timeout_ms / 1000
     loading = False
     with _client(layout, timeout_s=1.0) as client:
         while time.monotonic() < deadline:
@@ -253,7 +267,7 @@ def _wait_until_ready(layout: Layout, settings: Server, deadline: float, log_off
                 loading = True
             except (redis.ConnectionError, redis.TimeoutError):
                 if lock.is_free(layout.life_lock):
-                    raise _died(layout, diagnosis.log_since(layout.log, log_offset)) from None
+                    return None
             time.sleep(_POLL_S)
     if loading:
         raise ServerLoadingError(

@@ -1,0 +1,57 @@
+"""Other processes for the tests of sharing: real ones, because locks end with processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_PROGRAM = """
+import sys
+from rtmem.server import embedded
+from rtmem.settings import Server
+
+sys.stdin.readline()  # the starting shot
+server = embedded.start(Server(data_dir=sys.argv[1], profile=sys.argv[2], maxmemory_bytes=256 * 1024**2))
+print(server.pid, flush=True)
+sys.stdin.readline()
+print(server.release(), flush=True)
+"""
+
+
+class Sharer:
+    """A process that takes a share in the server of a data directory when it is told to."""
+
+    def __init__(self, data_dir: Path, profile: str = "balanced") -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(data_dir), profile],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def go(self) -> None:
+        """Let it start; does not wait."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str:
+        """Its next line."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        """As `kill -9` and as a crash would: no clean-up of any kind."""
+        self.process.kill()
+        self.process.communicate()
+
+
+def eventually(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    """Wait until `condition` holds; fail when it has not within `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{condition} has not become true within {timeout_s} s"
+        time.sleep(0.005)
