@@ -1,0 +1,199 @@
+"""Contenders take turns within one run, so that a busy minute of the machine hits all of them.
+
+A round gives every contender one turn of the same number of operations, in an order shuffled by a seed. Ratios are
+taken within a round, between turns that are milliseconds apart, and only then summarised.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from rtmem.loadtest.machine import cpu_us_of
+from rtmem.loadtest.percentiles import percentile
+from rtmem.loadtest.records import Experiment, Latency, Measured
+from rtmem.loadtest.stalls import longest_stall_ms
+
+
+def _number(operation: int) -> Any:
+    return operation
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """Something to be measured."""
+
+    name: str
+    operation: Callable[[Any], Awaitable[object]]  # timed; is given what `prepare` made
+    prepare: Callable[[int], Any] = _number  # not timed; is given 0, 1, 2 ... over the whole run
+    server_pid: int | None = None  # whose CPU time to count as well
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to measure."""
+
+    name: str
+    baseline: str
+    rounds: int = 10
+    operations: int = 50  # of each contender in each round
+    warmup: int = 5  # operations of each contender before the first round; not counted
+    concurrency: int = 1  # tasks that share the operations of a turn
+    seed: int = 0
+    stall_operations: int = 0  # of each contender after the last round, under the stall probe; 0: none
+    note: str = ""
+
+
+@dataclass(slots=True)
+class _Track:
+    """What is known of one contender so far."""
+
+    contender: Contender
+    prepared: int = 0
+    rounds_us: list[list[float]] = field(default_factory=list)
+    elapsed_s: float = 0.0
+    client_cpu_s: float = 0.0
+    server_cpu_us: float | None = None
+    errors: int = 0
+    first_error: str = ""
+    stall_ms: float | None = None
+    stall_without_gc_ms: float | None = None
+
+    def inputs(self, count: int) -> list[Any]:
+        first = self.prepared
+        self.prepared += count
+        return [self.contender.prepare(number) for number in range(first, first + count)]
+
+
+def turn_orders(names: Sequence[str], rounds: int, seed: int) -> list[list[str]]:
+    """In which order contenders take their turns in each round; the same for the same seed."""
+    source = random.Random(seed)
+    return [source.sample(list(names), len(names)) for _ in range(rounds)]
+
+
+async def measure(
+    plan: Plan,
+    contenders: Sequence[Contender],
+    *,
+    on_turn: Callable[[str], None] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Experiment:
+    """Run `plan` on all `contenders` and compare them with its baseline.
+
+    An operation that raises is counted, not timed; a contender that fails its whole warm-up sits out the rounds.
+
+    Args:
+        on_turn: called with the name of each contender whose turn is over, to show progress.
+        clock: seconds, never decreasing.
+    """
+    tracks = {contender.name: _Track(contender) for contender in contenders}
+    assert len(tracks) == len(contenders), "two contenders have one name"
+    assert plan.baseline in tracks, f"the baseline {plan.baseline!r} does not take part"
+    for track in tracks.values():
+        await _take_turn(track, plan.warmup, plan.concurrency, clock, counted=False)
+    playing = [name for name, track in tracks.items() if not plan.warmup or track.errors < plan.warmup]
+    for order in turn_orders(playing, plan.rounds, plan.seed):
+        for name in order:
+            await _take_turn(tracks[name], plan.operations, plan.concurrency, clock, counted=True)
+            if on_turn is not None:
+                on_turn(name)
+    if plan.stall_operations:
+        for name in playing:
+            await _probe_stalls(tracks[name], plan.stall_operations)
+    baseline = tracks[plan.baseline].rounds_us
+    return Experiment(
+        name=plan.name,
+        baseline=plan.baseline,
+        concurrency=plan.concurrency,
+        rounds=plan.rounds,
+        operations=plan.operations,
+        rows=[_summary(track, baseline) for track in tracks.values()],
+        note=plan.note,
+    )
+
+
+async def _take_turn(
+    track: _Track, operations: int, concurrency: int, clock: Callable[[], float], *, counted: bool
+) -> None:
+    contender = track.contender
+    inputs = track.inputs(operations)
+    durations_us: list[float] = []
+    # Nobody pays for the garbage of the one before.
+    gc.collect()
+
+    async def work(share: Sequence[Any]) -> None:
+        for given in share:
+            begin = clock()
+            try:
+                await contender.operation(given)
+            except Exception as exc:  # noqa: BLE001  (a contender's failure is a result, and others go on)
+                track.errors += 1
+                track.first_error = track.first_error or f"{type(exc).__name__}: {exc}"[:300]
+            else:
+                durations_us.append((clock() - begin) * 1e6)
+
+    server_before = cpu_us_of(contender.server_pid) if contender.server_pid is not None else None
+    cpu_before, begin = time.process_time(), clock()
+    if concurrency == 1:
+        await work(inputs)
+    else:
+        async with anyio.create_task_group() as tasks:
+            for place in range(min(concurrency, operations)):
+                tasks.start_soon(work, inputs[place::concurrency])
+    elapsed_s, cpu_s = clock() - begin, time.process_time() - cpu_before
+    if not counted:
+        return
+    track.rounds_us.append(durations_us)
+    track.elapsed_s += elapsed_s
+    track.client_cpu_s += cpu_s
+    if contender.server_pid is not None and server_before is not None:
+        server_after = cpu_us_of(contender.server_pid)
+        if server_after is not None:
+            track.server_cpu_us = (track.server_cpu_us or 0.0) + server_after - server_before
+
+
+async def _probe_stalls(track: _Track, operations: int) -> None:
+    for collect_garbage in (True, False):
+        inputs = track.inputs(operations)
+
+        async def work(inputs: list[Any] = inputs) -> None:
+            for given in inputs:
+                await track.contender.operation(given)
+
+        stall_ms = await longest_stall_ms(work, collect_garbage=collect_garbage)
+        if collect_garbage:
+            track.stall_ms = stall_ms
+        else:
+            track.stall_without_gc_ms = stall_ms
+
+
+def _summary(track: _Track, baseline: list[list[float]]) -> Measured:
+    durations_us = [duration for turn in track.rounds_us for duration in turn]
+    if not durations_us:
+        return Measured(contender=track.contender.name, errors=track.errors, first_error=track.first_error)
+    ratios = sorted(
+        percentile(sorted(turn), 50) / percentile(sorted(base), 50)
+        for turn, base in zip(track.rounds_us, baseline, strict=False)
+        if turn and base
+    )
+    done = len(durations_us)
+    return Measured(
+        contender=track.contender.name,
+        latency=Latency.of(durations_us),
+        ratio=percentile(ratios, 50) if ratios else None,
+        ratio_low=percentile(ratios, 25) if ratios else None,
+        ratio_high=percentile(ratios, 75) if ratios else None,
+        operations_per_s=done / track.elapsed_s,
+        client_cpu_us=track.client_cpu_s * 1e6 / done,
+        server_cpu_us=None if track.server_cpu_us is None else track.server_cpu_us / done,
+        stall_ms=track.stall_ms,
+        stall_without_gc_ms=track.stall_without_gc_ms,
+        errors=track.errors,
+        first_error=track.first_error,
+    )
