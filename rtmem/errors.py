@@ -12,7 +12,9 @@ RtmemError
 │   ├── UnsupportedError           this class cannot do that (a shallow saver has no history)
 │   ├── WrongColourError           a sync call inside a running event loop
 │   ├── MalformedFrameError        a client sent something that is not a command
-│   └── UnknownCommandError        a client sent a command this gateway does not know
+│   ├── UnknownCommandError        a client sent a command this gateway does not know
+│   ├── NoSuchInterruptError       an answer to a question nobody asks
+│   └── NoSuchSubscriptionError    a subscription that this connection does not have
 ├── ServerError                    Redis could not do it
 │   ├── ServerUnavailableError     nobody answers, or the connection broke  (retryable)
 │   ├── ServerStartError           the embedded server died at start; its log says why
@@ -31,6 +33,8 @@ RtmemError
 │   ├── StaleWriterError           the fencing token is older than the thread's
 │   └── ThreadDeletedError         a late write to a thread that was deleted meanwhile
 ├── NotDurableError                stored, but not proved to be as durable as asked
+├── RunInProgressError             the thread is busy with another run      (retryable)
+├── DrainingError                  this gateway is shutting down            (retryable)
 ├── UnauthorizedError              missing or wrong token
 └── ReplayGapError                 the event log no longer holds what the client missed
 """
@@ -96,6 +100,14 @@ class MalformedFrameError(InvalidRequestError):
 
 
 class UnknownCommandError(InvalidRequestError):
+    pass
+
+
+class NoSuchInterruptError(InvalidRequestError):
+    pass
+
+
+class NoSuchSubscriptionError(InvalidRequestError):
     pass
 
 
@@ -169,6 +181,14 @@ class ThreadDeletedError(StorageError):
 
 class NotDurableError(RtmemError):
     pass
+
+
+class RunInProgressError(RtmemError):
+    retryable = True
+
+
+class DrainingError(RtmemError):
+    retryable = True
 
 
 class UnauthorizedError(RtmemError):

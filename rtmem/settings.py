@@ -67,9 +67,15 @@ class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     send_buffer_bytes: int = 128 * 1024
     log_flush_ms: int = 25  # events are appended to the log in groups
     log_group_events_max: int = 256
-    log_events_max: int = 10_000  # per thread
+    log_groups_max: int = 4_096  # kept per thread; older ones are dropped
     log_ttl_ms: int = 86_400_000
     subscriptions_max: int = 64  # per connection
+    threads_cached_max: int = 4_096  # idle threads this process remembers the end of
+    graphs_cached_max: int = 1_024  # graphs bound to one principal's saver
+    fragments_max: int = 1_024  # of one websocket message
+    header_bytes_max: int = 64 * 1024  # of one HTTP request
+    header_timeout_ms: int = 10_000  # to send them
+    close_timeout_ms: int = 1_000  # a closed connection that does not finish is aborted
     ping_interval_ms: int = 20_000
     drain_timeout_ms: int = 10_000
 

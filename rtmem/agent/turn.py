@@ -1,0 +1,239 @@
+"""Run one turn of a graph and tell what happens, in the words of the agent streaming protocol.
+
+The order of a turn is written here and nowhere else. Today it is short: say that the run is running, let the graph
+work, say how it ended. (A cache lookup and a recall come before the graph, a cache update after it.)
+
+LangGraph's `astream_events(version="v3")` emits almost what the official SDKs read; `translate` closes the gap: message
+payloads without their message's id, light checkpoints, child lifecycle in the child's namespace, tasks (which the v3
+stream folds away), questions to a person as `input.requested`, and the root's own lifecycle, which v3 does not tell.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from typing import Any
+
+import anyio
+from langchain_core._api import LangChainBetaWarning
+from langchain_core.language_models._compat_bridge import message_to_events
+from langchain_core.messages import AIMessageChunk, BaseMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.pregel import Pregel
+from langgraph.stream import StreamTransformer
+from langgraph.types import Command
+
+from rtmem.records import TurnEvent
+
+Graph = Pregel[Any, Any, Any, Any]
+
+_METADATA_SHOWN = ("langgraph_node", "langgraph_step", "checkpoint_ns", "ls_provider", "ls_model_name", "ls_model_type")
+
+
+async def run(
+    graph: Graph,
+    turn_input: Mapping[str, Any] | Command[Any] | None,
+    config: RunnableConfig,
+    *,
+    graph_name: str,
+) -> AsyncGenerator[TurnEvent, None]:
+    """Events of one run, from lifecycle `running` to `completed`, `interrupted` or `failed`.
+
+    A failing graph ends in `failed`; nothing is raised but cancellation. `completed` comes after LangGraph has waited
+    for the last checkpoint to be stored: the v3 stream ends only when the loop has left its executor, which awaits
+    every put, and a put that failed ends the run in `failed`.
+
+    Args:
+        turn_input: the graph's input; a Command resumes an interrupted run, None continues from the last checkpoint.
+        config: with thread_id; the graph must carry the saver of the right principal.
+    """
+    yield _lifecycle("running", graph_name)
+    translator = _Translator()
+    recorder = _TaskRecorder()
+    try:
+        with warnings.catch_warnings():
+            # v3 is declared beta. We pin langgraph's major version and test every event shape we read.
+            warnings.simplefilter("ignore", LangChainBetaWarning)
+            stream = await graph.astream_events(turn_input, config, version="v3", transformers=[recorder.at_scope])
+        try:
+            async for event in stream:
+                for task in recorder.drain():
+                    yield task
+                for translated in translator.translate(event):
+                    yield translated
+        finally:
+            # Cancelled or abandoned: nodes at work must stop too, and that takes awaiting.
+            with anyio.CancelScope(shield=True):
+                await stream.abort()
+    except Exception as exc:  # noqa: BLE001 - any error of the user's graph is the run's outcome, told to its clients
+        yield _lifecycle("failed", graph_name, error=f"{type(exc).__name__}: {exc}")
+        return
+    for task in recorder.drain():
+        yield task
+    outcome = "interrupted" if translator.waiting else "completed"
+    yield _lifecycle(outcome, graph_name, checkpoint_id=translator.checkpoint_id)
+
+
+def failed(graph_name: str, error: str) -> TurnEvent:
+    """The end of a run that cannot tell it itself (its process died, Redis is away, the gateway shuts down)."""
+    return _lifecycle("failed", graph_name, error=error)
+
+
+def _lifecycle(event: str, graph_name: str, *, error: str = "", checkpoint_id: str = "") -> TurnEvent:
+    data: dict[str, Any] = {"event": event}
+    if graph_name:
+        data["graph_name"] = graph_name
+    if error:
+        data["error"] = error
+    if checkpoint_id:
+        data["checkpoint"] = {"id": checkpoint_id}
+    return TurnEvent("lifecycle", data)
+
+
+class _TaskRecorder:
+    """Asks LangGraph for every stream mode the protocol has a channel for, and keeps the task events.
+
+    v3 derives its stream modes from its transformers, and its own lifecycle transformer removes `tasks` events from the
+    main stream. One transformer in front of it, without a projection of its own (so it collides with none that the
+    user's graph registers), does both.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: list[TurnEvent] = []
+
+    def at_scope(self, scope: tuple[str, ...]) -> StreamTransformer:
+        # Children of the root mux see the same events again; only the root records.
+        return _Recording(self._tasks if not scope else None, scope)
+
+    def drain(self) -> list[TurnEvent]:
+        tasks = self._tasks[:]
+        self._tasks.clear()
+        return tasks
+
+
+class _Recording(StreamTransformer):
+    before_builtins = True
+    required_stream_modes = ("updates", "checkpoints", "tasks", "custom", "tools")
+
+    def __init__(self, tasks: list[TurnEvent] | None, scope: tuple[str, ...]) -> None:
+        super().__init__(scope)
+        self._tasks = tasks
+
+    def init(self) -> dict[str, Any]:
+        return {}
+
+    def process(self, event: Any) -> bool:
+        if event["method"] == "tasks" and self._tasks is not None:
+            params = event["params"]
+            # A task's input is the whole state, which `values` has just told; with it the log would hold it twice.
+            data = {name: value for name, value in params["data"].items() if name != "input"}
+            self._tasks.append(TurnEvent("tasks", data, tuple(params["namespace"])))
+        return True
+
+
+class _Translator:
+    """v3 envelopes in, protocol events out."""
+
+    def __init__(self) -> None:
+        self.checkpoint_id = ""  # newest of the root graph
+        self.waiting = False  # somebody has to answer before the graph goes on
+        self._message_ids: dict[str, str] = {}  # model run -> message it is writing
+        self._asked: set[str] = set()
+
+    def translate(self, event: Mapping[str, Any]) -> Iterator[TurnEvent]:
+        method, params = event["method"], event["params"]
+        namespace, data = tuple(params["namespace"]), params["data"]
+        match method:
+            case "messages":
+                yield from self._messages(namespace, *data)
+            case "values":
+                yield from self._values(namespace, data, tuple(params.get("interrupts") or ()))
+            case "updates":
+                yield from _updates(namespace, data)
+            case "checkpoints":
+                yield self._checkpoint(namespace, data)
+            case "lifecycle":
+                told = {name: value for name, value in data.items() if name != "namespace"}
+                yield TurnEvent("lifecycle", told, tuple(data.get("namespace") or namespace))
+            case "custom":
+                yield TurnEvent("custom", _custom(data), namespace)
+            case "tools":
+                yield TurnEvent("tools", data, namespace)
+            case _:
+                # A named channel of one of the graph's own transformers ("custom:<name>").
+                yield TurnEvent("custom", {"name": method.removeprefix("custom:"), "payload": data}, namespace)
+
+    def _messages(self, namespace: tuple[str, ...], payload: Any, metadata: Mapping[str, Any]) -> Iterator[TurnEvent]:
+        node = metadata.get("langgraph_node")
+        if isinstance(payload, BaseMessage):
+            # A node's own message arrives whole. Chunks are v1 leftovers; tool results have their own channel.
+            if isinstance(payload, (AIMessageChunk, ToolMessage)):
+                return
+            run_id = f"message-{payload.id}"
+            for part in message_to_events(payload, message_id=payload.id):
+                yield TurnEvent("messages", self._message(part, run_id, metadata), namespace, node)
+        elif isinstance(payload, Mapping):
+            run_id = str(metadata.get("run_id") or "")
+            yield TurnEvent("messages", self._message(payload, run_id, metadata), namespace, node)
+
+    def _message(self, payload: Mapping[str, Any], run_id: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """One message event that says which message it belongs to.
+
+        Python's SDK routes by `id`, JavaScript's by `run_id`; without them two models that speak at the same time
+        would be mixed. Only the start carries the metadata that every later event would repeat.
+        """
+        shown: dict[str, Any] = {"run_id": run_id, "langgraph_node": metadata.get("langgraph_node")}
+        if payload.get("event") == "message-start":
+            self._message_ids[run_id] = str(payload.get("id") or payload.get("message_id") or run_id)
+            shown |= {name: metadata[name] for name in _METADATA_SHOWN if name in metadata}
+        message_id = self._message_ids.get(run_id, run_id)
+        if payload.get("event") in ("message-finish", "error"):
+            self._message_ids.pop(run_id, None)
+        own = payload.get("metadata")
+        if isinstance(own, Mapping):
+            shown = {**own, **shown}
+        return {**payload, "id": message_id, "run_id": run_id, "metadata": shown}
+
+    def _values(self, namespace: tuple[str, ...], data: Any, interrupts: tuple[Any, ...]) -> Iterator[TurnEvent]:
+        yield TurnEvent("values", data, namespace, interrupts=interrupts)
+        if namespace:
+            return  # a child's questions rise to the root, and are answered there
+        self.waiting = bool(interrupts)
+        for asked in interrupts:
+            if asked.id not in self._asked:
+                self._asked.add(asked.id)
+                # The protocol and the JavaScript SDK say `payload`, the Python SDK reads `value`.
+                yield TurnEvent(
+                    "input.requested", {"interrupt_id": asked.id, "payload": asked.value, "value": asked.value}
+                )
+
+    def _checkpoint(self, namespace: tuple[str, ...], data: Mapping[str, Any]) -> TurnEvent:
+        """Which checkpoint was made; the state in it is told by `values`."""
+        metadata = data.get("metadata") or {}
+        made: dict[str, Any] = {
+            "id": _checkpoint_id(data.get("config")),
+            "step": metadata.get("step", 0),
+            "source": metadata.get("source", "loop"),
+        }
+        if parent := _checkpoint_id(data.get("parent_config")):
+            made["parent_id"] = parent
+        if not namespace:
+            self.checkpoint_id = made["id"]
+        return TurnEvent("checkpoints", made, namespace)
+
+
+def _updates(namespace: tuple[str, ...], data: Any) -> Iterator[TurnEvent]:
+    for node, values in data.items():
+        if node != "__interrupt__":  # told as input.requested
+            yield TurnEvent("updates", {"node": node, "values": values}, namespace)
+
+
+def _custom(data: Any) -> dict[str, Any]:
+    """`name` selects the subscription `custom:<name>`; `payload` is what JavaScript hands to its caller."""
+    if isinstance(data, Mapping) and isinstance(data.get("name"), str):
+        return {"payload": data, **data}
+    return {"payload": data}
+
+
+def _checkpoint_id(config: Mapping[str, Any] | None) -> str:
+    return str(((config or {}).get("configurable") or {}).get("checkpoint_id") or "")

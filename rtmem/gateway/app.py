@@ -1,0 +1,118 @@
+"""The gateway as an ASGI application: routes, and the objects behind them.
+
+    app = create_app({"demo": graph}, driver, saver, settings)
+
+Driver and saver must live on the event loop that serves the application; `server.run` takes a factory for that reason.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import anyio
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
+from starlette.routing import WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from rtmem import settings as settings_
+from rtmem.agent.turn import Graph
+from rtmem.drivers import AsyncDriver
+from rtmem.errors import ConfigError, InvalidRequestError, RtmemError, UnauthorizedError
+from rtmem.eventlog import AsyncEventLog
+from rtmem.gateway.auth import Tokens
+from rtmem.gateway.connection import Connection
+from rtmem.gateway.http import Http, path_id
+from rtmem.gateway.runs import Runs, Saver
+from rtmem.gateway.threads import Threads
+from rtmem.keys import check_id
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class Gateway:
+    """What the endpoints share."""
+
+    runs: Runs  # from startup on: they live in the application's task group
+
+    def __init__(
+        self, graphs: Mapping[str, Graph], driver: AsyncDriver, saver: Saver, settings: settings_.Settings
+    ) -> None:
+        if not graphs:
+            raise ConfigError("the gateway has no graph to serve: pass at least one, {assistant_id: compiled graph}")
+        for principal in settings.gateway.tokens.values():
+            check_id(principal, "principal")
+        self.settings = settings.gateway
+        self.log = AsyncEventLog(driver, settings.gateway, prefix=settings.checkpoint.prefix)
+        self.threads = Threads(self.log, settings.gateway)
+        self._graphs = graphs
+        self._saver = saver
+        self._tokens = Tokens(settings.gateway.tokens)
+
+    @asynccontextmanager
+    async def lifespan(self, app: Any) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            self.runs = Runs(self._graphs, self._saver, self.settings, tasks)
+            yield
+            await self.runs.drain()
+            tasks.cancel_scope.cancel()
+
+    def principal(self, request: HTTPConnection) -> str:
+        """Who asks. Raises UnauthorizedError."""
+        return self._tokens.principal(request.headers, request.url.query)
+
+    async def stream_events(self, websocket: WebSocket) -> None:
+        """WS /threads/{thread_id}/stream/events.
+
+        A refusal comes as a close code after accepting: a browser cannot read the status of a refused upgrade, and both
+        SDKs read 4000 + status. A client's subprotocols are not answered: neither SDK offers one.
+        """
+        await websocket.accept()
+        try:
+            principal = self.principal(websocket)
+            thread = self.threads.get(principal, path_id(websocket, "thread_id"))
+        except UnauthorizedError as exc:
+            await websocket.close(4401, exc.message[:120])
+            return
+        except InvalidRequestError as exc:
+            await websocket.close(4422, exc.message[:120])
+            return
+        connection = Connection(thread, self.runs, self.log, self.settings, websocket.receive, websocket.send)
+        try:
+            await connection.serve()
+        except* RtmemError as group:
+            _logger.exception("websocket of thread %r: %s", thread.thread_id, group)
+
+
+def create_app(graphs: Mapping[str, Graph], driver: AsyncDriver, saver: Saver, settings: settings_.Settings) -> ASGIApp:
+    """An ASGI application that serves `graphs` (assistant id -> compiled graph).
+
+    Each principal's threads are stored through `saver.bind(principal)`, whatever checkpointer a graph was built with.
+    `app.gateway.runs.drain()` ends the runs at work; `server.run` calls it before it closes connections.
+
+    Raises:
+        ConfigError: no graph, or a principal over 512 bytes.
+    """
+    gateway = Gateway(graphs, driver, saver, settings)
+    routes = [
+        *Http(gateway).routes(),
+        WebSocketRoute("/threads/{thread_id}/stream/events", gateway.stream_events),
+    ]
+    return UndecodedPaths(Starlette(routes=routes, lifespan=gateway.lifespan), gateway)
+
+
+class UndecodedPaths:
+    """Routes by the path as it was sent: a thread id may contain `%2F`, which is not a separator."""
+
+    def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
+        self._app = app
+        self.gateway = gateway
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if raw := scope.get("raw_path"):
+            scope = {**scope, "path": raw.decode("latin-1")}
+        await self._app(scope, receive, send)

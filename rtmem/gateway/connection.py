@@ -1,0 +1,206 @@
+"""One websocket connection: a reading task, a writing task, and one task for each subscription that is catching up.
+
+Decisions are made in `session.py`; here they are carried out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from rtmem.errors import DrainingError, RtmemError, ServerError
+from rtmem.eventlog import AsyncEventLog
+from rtmem.gateway import protocol
+from rtmem.gateway.outbox import Outbox, SlowReaderError
+from rtmem.gateway.protocol import (
+    Command,
+    InputRespondParams,
+    RunStartParams,
+    StateGetParams,
+    SubscribeParams,
+    UnsubscribeParams,
+)
+from rtmem.gateway.replay import gap_events
+from rtmem.gateway.runs import Runs
+from rtmem.gateway.session import Session, Subscription
+from rtmem.gateway.state import result_of
+from rtmem.gateway.threads import LiveThread
+from rtmem.records import LogEvent
+from rtmem.settings import Gateway
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+SLOW_READER: Final = 4429  # 4000 + HTTP status: the SDKs retry 4408, 4429, 1012 and 1013, and give up on other 4xxx
+TRY_AGAIN_LATER: Final = 1013
+
+
+class Connection:
+    """Serves one accepted websocket until either side ends it."""
+
+    def __init__(
+        self, thread: LiveThread, runs: Runs, log: AsyncEventLog, settings: Gateway, receive: Receive, send: Send
+    ) -> None:
+        self._thread = thread
+        self._runs = runs
+        self._log = log
+        self._receive = receive
+        self._send = send
+        self._session = Session(settings.subscriptions_max)
+        self._outbox = Outbox(frames_max=settings.outbox_frames_max, bytes_max=settings.outbox_bytes_max)
+        self._close_timeout_s = settings.close_timeout_ms / 1_000
+        self._close: tuple[int, str] | None = None
+        self._scope: anyio.CancelScope | None = None
+
+    async def serve(self) -> None:
+        """Returns when the client has gone or has been sent away. The caller has accepted the websocket."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._scope = tasks.cancel_scope
+                tasks.start_soon(self._write, name="websocket writer")
+                await self._read(tasks)
+                tasks.cancel_scope.cancel()
+        finally:
+            self._thread.listeners.discard(self)
+        if self._close is not None:
+            code, reason = self._close
+            with anyio.move_on_after(self._close_timeout_s):
+                await self._send({"type": "websocket.close", "code": code, "reason": reason})
+
+    def deliver(self, event: LogEvent) -> bool:
+        """Take a live event of the thread. See threads.Listener."""
+        if not self._session.wants(event):
+            return False
+        try:
+            self._outbox.put_event(event)
+        except SlowReaderError as exc:
+            self._end(SLOW_READER, str(exc))
+        return True
+
+    def _end(self, code: int, reason: str, *, after_flush: bool = False) -> None:
+        """Close with `code`: at once, or when what waits in the outbox has been sent."""
+        if self._close is None:
+            # A close frame holds 125 bytes, 2 of them the code.
+            self._close = (code, reason.encode()[:120].decode("utf-8", "ignore"))
+        if after_flush:
+            self._outbox.finish()
+        elif self._scope is not None:
+            self._scope.cancel()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                frame = await self._outbox.get()
+                await self._send({"type": "websocket.send", "text": frame.decode()})
+        except anyio.EndOfStream:
+            self._end(*(self._close or (1000, "")))
+        except OSError:
+            # uvicorn's ClientDisconnected: the reader learns it too, and ends the connection.
+            return
+
+    async def _read(self, tasks: TaskGroup) -> None:
+        while True:
+            message = await self._receive()
+            if message["type"] != "websocket.receive":
+                return
+            text = message.get("text")
+            decided = self._session.receive(text if text is not None else message.get("bytes") or b"")
+            if isinstance(decided, bytes):
+                self._reply(decided)
+            else:
+                await self._carry_out(decided, tasks)
+
+    def _reply(self, frame: bytes) -> None:
+        try:
+            self._outbox.put(frame)
+        except SlowReaderError as exc:
+            self._end(SLOW_READER, str(exc))
+
+    async def _carry_out(self, command: Command, tasks: TaskGroup) -> None:
+        """Do what `command` asks and answer it. Commands of one connection are carried out in their order."""
+        params = command.params
+        try:
+            match params:
+                case SubscribeParams():
+                    await self._subscribe(command.id, params, tasks)
+                case UnsubscribeParams():
+                    self._session.unsubscribe(params.subscription_id)
+                    self._reply(protocol.success(command.id, {}))
+                case RunStartParams():
+                    run = await self._runs.start(self._thread, params)
+                    self._session.started_run_id = run.id
+                    self._reply(protocol.success(command.id, {"run_id": run.id}, applied_through_seq=run.after_seq))
+                case InputRespondParams():
+                    run = await self._runs.respond(self._thread, params)
+                    self._session.started_run_id = run.id
+                    self._reply(protocol.success(command.id, {"run_id": run.id}, applied_through_seq=run.after_seq))
+                case StateGetParams():
+                    snapshot = await self._runs.snapshot(self._thread, params.namespace)
+                    self._reply(protocol.success(command.id, result_of(snapshot, params.keys)))
+        except RtmemError as exc:
+            self._reply(protocol.failure(command.id, exc))
+            if isinstance(params, SubscribeParams) and isinstance(exc, ServerError | DrainingError):
+                self._give_up(exc)
+
+    def _give_up(self, error: RtmemError) -> None:
+        """The stream cannot be read: say so, and close so that the client comes back.
+
+        An unanswered subscription would look like a quiet thread: the Python SDK ignores replies on its event socket.
+        It does read an error frame without an id, and reconnects after 1013.
+        """
+        self._reply(protocol.failure(None, error))
+        self._end(TRY_AGAIN_LATER, error.message, after_flush=True)
+
+    async def _subscribe(self, command_id: int, params: SubscribeParams, tasks: TaskGroup) -> None:
+        await self._thread.contact()
+        self._thread.listeners.add(self)
+        now_ms = time.monotonic_ns() // 1_000_000
+        subscription = self._session.subscribe(params, self._thread.head, now_ms)
+        self._reply(protocol.success(command_id, {"subscription_id": subscription.id}))
+        tasks.start_soon(self._catch_up, subscription, name=subscription.id)
+
+    async def _catch_up(self, subscription: Subscription) -> None:
+        """Send the past of a subscription, then let it live."""
+        try:
+            await self._send_past(subscription)
+        except RtmemError as exc:
+            self._give_up(exc)
+
+    async def _send_past(self, subscription: Subscription) -> None:
+        position = subscription.start_seq
+        if position > self._thread.head.last_seq:
+            # The client has seen more than the log holds: Redis came back without its last writes.
+            position = self._thread.head.last_seq
+            await self._tell_gap(subscription, position, at_end=True)
+        while not subscription.ended:
+            target = self._thread.head.last_seq
+            if position >= target:
+                # No await between this comparison and the step to live: no event can fall between.
+                subscription.start_seq = position
+                self._session.caught_up(subscription)
+                return
+            page = await self._log.read_after(self._thread.key, position)
+            for event in page.events:
+                if event.seq == page.lost_before_seq:
+                    await self._tell_gap(subscription, event.seq - 1, at_end=False)
+                if subscription.matches(event):
+                    await self._outbox.room()
+                    self._outbox.put_event(event)
+            position = page.last_seq
+            if page.complete and position < target:
+                position = target
+                await self._tell_gap(subscription, position, at_end=True)
+
+    async def _tell_gap(self, subscription: Subscription, seq: int, *, at_end: bool) -> None:
+        """Never skip silently: say that events are gone, and give the state that they led to."""
+        thread = self._thread
+        snapshot = await self._runs.snapshot(thread)
+        status = thread.head.status if at_end else None
+        for event in gap_events(subscription.start_seq, seq, snapshot, status):
+            await self._outbox.room()
+            self._outbox.put(event)

@@ -1,0 +1,101 @@
+"""Frames on their way to one client: bounded, so that a client that does not read costs little and then its connection.
+
+One task takes frames out and writes them; everything else only puts. The kernel and the server's own buffer are kept
+small (SO_SNDBUF, the transport's high-water mark), so a client that stops reading is felt here after about 200 KB.
+When frames pile up, consecutive deltas of one text become one frame: the client reads the same text in larger bites.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import anyio
+
+from rtmem.errors import RtmemError
+from rtmem.gateway.protocol import merge_deltas
+from rtmem.records import LogEvent
+
+_MERGED_BYTES_MAX: Final = 16 * 1024
+
+
+class SlowReaderError(RtmemError):
+    """The client reads slower than its events are made."""
+
+    retryable = True
+
+
+class Outbox:
+    """A bounded queue of frames with one consumer."""
+
+    def __init__(self, *, frames_max: int, bytes_max: int) -> None:
+        self._frames_max = frames_max
+        self._bytes_max = bytes_max
+        # Below this, frames go out one by one: a burst of tokens is no reason to blur them.
+        self._merge_from_frames = max(1, frames_max // 8)
+        self._queue: deque[tuple[bytes, bool]] = deque()  # frame, may be merged with the next
+        self._bytes = 0
+        self._changed = anyio.Event()
+        self._finished = False
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that wait."""
+        return self._bytes
+
+    def put(self, frame: bytes) -> None:
+        """Queue a frame. Raises SlowReaderError when that is too much."""
+        self._append(frame, mergeable=False)
+
+    def put_event(self, event: LogEvent) -> None:
+        """Queue an event, perhaps as a longer form of the one before. Raises SlowReaderError."""
+        mergeable = event.channel == "messages"
+        if mergeable and len(self._queue) >= self._merge_from_frames and self._queue[-1][1]:
+            last, _ = self._queue[-1]
+            merged = merge_deltas(last, event.frame) if len(last) < _MERGED_BYTES_MAX else None
+            if merged is not None:
+                self._queue[-1] = (merged, True)
+                self._bytes += len(merged) - len(last)
+                return
+        self._append(event.frame, mergeable=mergeable)
+
+    def _append(self, frame: bytes, *, mergeable: bool) -> None:
+        # A frame larger than the whole bound still passes an empty queue: a big state is not a slow reader.
+        if self._queue and (len(self._queue) >= self._frames_max or self._bytes + len(frame) > self._bytes_max):
+            raise SlowReaderError(
+                f"the client is {len(self._queue)} frames ({self._bytes} bytes) behind: "
+                "reconnect with `since` and read faster, or subscribe to fewer channels",
+                frames=len(self._queue),
+                size_bytes=self._bytes,
+            )
+        self._queue.append((frame, mergeable))
+        self._bytes += len(frame)
+        self._signal()
+
+    async def get(self) -> bytes:
+        """The next frame. Raises anyio.EndOfStream after `finish`, when all are out."""
+        while not self._queue:
+            if self._finished:
+                raise anyio.EndOfStream
+            await self._changed.wait()
+        frame, _ = self._queue.popleft()
+        self._bytes -= len(frame)
+        self._signal()
+        return frame
+
+    async def room(self) -> None:
+        """Wait until at most a quarter is used: how a replay paces itself instead of overflowing."""
+        while len(self._queue) > self._frames_max // 4 or self._bytes > self._bytes_max // 4:
+            await self._changed.wait()
+
+    def finish(self) -> None:
+        """No more frames; what waits is still sent."""
+        self._finished = True
+        self._signal()
+
+    def _signal(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()

@@ -1,0 +1,272 @@
+"""Runs of graphs on threads: started, answered, stopped, and their state told.
+
+A run belongs to the gateway, not to the connection that asked for it: it goes on when that connection breaks.
+One run at a time on a thread; a second one is refused with RunInProgressError, it does not wait in line.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any, Final, Protocol
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.types import Command, StateSnapshot
+
+from rtmem.agent import turn
+from rtmem.agent.turn import Graph
+from rtmem.errors import (
+    DrainingError,
+    GraphNotFoundError,
+    InvalidRequestError,
+    NoSuchInterruptError,
+    RtmemError,
+    ServerError,
+    StaleWriterError,
+    UnsupportedError,
+)
+from rtmem.gateway.protocol import InputRespondParams, RunStartParams
+from rtmem.gateway.threads import LiveThread, Run
+from rtmem.records import TurnEvent
+from rtmem.settings import Gateway
+
+_logger: Final = logging.getLogger(__name__)
+_RESERVED: Final = frozenset({"thread_id", "principal", "checkpoint_ns", "checkpoint_map"})
+
+
+class Saver(Protocol):
+    """A saver of many people's threads, such as checkpoint.AsyncRedisSaver."""
+
+    def bind(self, principal: str) -> BaseCheckpointSaver[Any]:
+        """The saver of one principal's threads."""
+        ...
+
+
+class _ClientConfig(msgspec.Struct, frozen=True):
+    """What a client may say about how its run is executed; anything else in `config` is ignored."""
+
+    configurable: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    tags: list[str] = []
+    recursion_limit: int | None = None
+
+
+class Runs:
+    """The graphs that are served, and the runs at work."""
+
+    def __init__(self, graphs: Mapping[str, Graph], saver: Saver, settings: Gateway, tasks: TaskGroup) -> None:
+        self._graphs = graphs
+        self._saver = saver
+        self._settings = settings
+        self._tasks = tasks
+        self._bound: OrderedDict[tuple[str, str], Graph] = OrderedDict()
+        self._at_work: set[Run] = set()
+        self._draining = False
+        self._ended = anyio.Event()
+
+    @property
+    def assistant_ids(self) -> tuple[str, ...]:
+        return tuple(self._graphs)
+
+    async def start(self, thread: LiveThread, params: RunStartParams) -> Run:
+        """Start a run. Returns once its beginning is in the log.
+
+        Raises:
+            GraphNotFoundError, InvalidRequestError: nothing happened.
+            RunInProgressError, DrainingError: nothing happened; try again later.
+            ServerError: Redis did not take the beginning of the run; nothing was executed.
+        """
+        if params.multitask_strategy not in (None, "reject") and thread.run is not None:
+            raise UnsupportedError(
+                f"multitask_strategy {params.multitask_strategy!r}: thread {thread.thread_id!r} is busy and this "
+                "gateway only rejects; start the run when the other has ended"
+            )
+        await thread.contact()
+        return await self._begin(thread, params.assistant_id, params.input, params.config, params.metadata)
+
+    async def respond(self, thread: LiveThread, params: InputRespondParams) -> Run:
+        """Answer what a run is waiting for, and let it go on. Raises like `start`, and NoSuchInterruptError."""
+        answers = params.answers()
+        await thread.contact()
+        snapshot = await self.snapshot(thread)
+        asked = {interrupt.id for interrupt in snapshot.interrupts} if snapshot is not None else set()
+        if unasked := answers.keys() - asked:
+            raise NoSuchInterruptError(
+                f"thread {thread.thread_id!r} does not wait for {sorted(unasked)}: it waits for {sorted(asked)}",
+                asked=sorted(asked),
+            )
+        assistant_id = self.assistant_of(snapshot)
+        command: Command[Any] = Command(resume=answers, update=params.update, goto=params.goto or ())
+        return await self._begin(thread, assistant_id, command, params.config, params.metadata)
+
+    async def snapshot(self, thread: LiveThread, namespace: tuple[str, ...] = ()) -> StateSnapshot | None:
+        """The thread's state, as `graph.get_state` gives it; None for a thread without checkpoints.
+
+        Raises:
+            InvalidRequestError: the thread has no subgraph `namespace`.
+            ServerError: Redis does not answer.
+        """
+        saver = self._saver.bind(thread.principal)
+        latest = await saver.aget_tuple({"configurable": {"thread_id": thread.thread_id, "checkpoint_ns": ""}})
+        if latest is None:
+            return None
+        assistant_id = str(latest.metadata.get("assistant_id") or "")
+        if assistant_id not in self._graphs:
+            # Written by a script, or by a graph that is served no more: any graph reads plain channels.
+            assistant_id = next(iter(self._graphs))
+        config: RunnableConfig = {"configurable": {"thread_id": thread.thread_id, "checkpoint_ns": "|".join(namespace)}}
+        try:
+            return await self._graph(thread.principal, assistant_id).aget_state(config)
+        except ValueError as exc:
+            raise InvalidRequestError(f"thread {thread.thread_id!r}: {exc}: check namespace") from exc
+
+    def assistant_of(self, snapshot: StateSnapshot | None) -> str:
+        """Which graph wrote `snapshot`."""
+        metadata = (snapshot.metadata if snapshot is not None else None) or {}
+        return str(metadata.get("assistant_id") or next(iter(self._graphs)))
+
+    async def drain(self) -> None:
+        """Refuse new runs, let those at work end within drain_timeout_ms, and stop what is left."""
+        self._draining = True
+        with anyio.move_on_after(self._settings.drain_timeout_ms / 1_000):
+            await self._all_ended()
+        for run in tuple(self._at_work):
+            run.stop_reason = "the gateway is shutting down; start a run without input to go on from the last step"
+            run.scope.cancel()
+        with anyio.move_on_after(self._settings.drain_timeout_ms / 1_000):
+            await self._all_ended()
+
+    async def _all_ended(self) -> None:
+        while self._at_work:
+            await self._ended.wait()
+
+    async def _begin(
+        self,
+        thread: LiveThread,
+        assistant_id: str,
+        turn_input: Any,
+        client_config: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+    ) -> Run:
+        if self._draining:
+            raise DrainingError("this gateway is shutting down: reconnect and start the run again")
+        graph = self._graph(thread.principal, assistant_id)
+        run = Run(str(uuid.uuid4()), assistant_id)
+        config = _run_config(thread, run, client_config, metadata)
+        thread.begin(run)
+        self._at_work.add(run)
+        self._tasks.start_soon(self._run, thread, run, graph, turn_input, config, name=f"run {run.id}")
+        await run.accepted.wait()
+        if run.error is not None:
+            raise run.error
+        return run
+
+    async def _run(self, thread: LiveThread, run: Run, graph: Graph, turn_input: Any, config: RunnableConfig) -> None:
+        """Drive one turn to its end. Whatever happens, the thread is told how it ended; nothing is raised."""
+        failure = "cancelled"
+        try:
+            with run.scope:
+                failure = await self._drive(thread, run, graph, turn_input, config)
+            failure = run.stop_reason if run.scope.cancelled_caught else failure
+        finally:
+            # Reached by cancellation too (the whole gateway is being torn down): say so, but briefly.
+            with anyio.CancelScope(shield=True):
+                if failure:
+                    await self._end(thread, run, turn.failed(run.assistant_id, failure))
+            run.accepted.set()
+            self._at_work.discard(run)
+            self._ended.set()
+            self._ended = anyio.Event()
+
+    async def _drive(self, thread: LiveThread, run: Run, graph: Graph, turn_input: Any, config: RunnableConfig) -> str:
+        """Publish the events of a turn. Returns why it could not tell its own end, or an empty string."""
+        failure = ""
+        try:
+            async with anyio.create_task_group() as beside:
+                async with aclosing(turn.run(graph, turn_input, config, graph_name=run.assistant_id)) as events:
+                    async for event in events:
+                        await thread.publish(event)
+                        if not run.accepted.is_set():
+                            await thread.flush()
+                            run.accepted.set()
+                            beside.start_soon(thread.flush_continuously)
+                await thread.flush()
+                beside.cancel_scope.cancel()
+        except* RtmemError as group:
+            error = _first(group)
+            if not run.accepted.is_set():
+                run.error = error
+            failure = f"{type(error).__name__}: {error}"
+        except* Exception as group:
+            _logger.exception("run %s of thread %r: a fault in the gateway", run.id, thread.thread_id)
+            failure = f"{type(_first(group)).__name__}: a fault in the gateway, see its log"
+        return failure
+
+    async def _end(self, thread: LiveThread, run: Run, event: TurnEvent) -> None:
+        """Tell the end of a run that could not tell it itself, in the log if Redis takes it."""
+        if thread.run is not run:
+            return  # its end is already known
+        try:
+            thread.end(event)
+            await thread.flush()
+        except (ServerError, StaleWriterError) as exc:
+            _logger.warning("run %s of thread %r: its end is not in the log yet: %s", run.id, thread.thread_id, exc)
+            thread.deliver_unlogged(event)
+
+    def _graph(self, principal: str, assistant_id: str) -> Graph:
+        """The graph with this principal's saver in it. Raises GraphNotFoundError."""
+        name = (principal, assistant_id)
+        if (bound := self._bound.get(name)) is not None:
+            self._bound.move_to_end(name)
+            return bound
+        graph = self._graphs.get(assistant_id)
+        if graph is None:
+            raise GraphNotFoundError(
+                f"no assistant {assistant_id!r} is served here: use one of {', '.join(sorted(self._graphs))}",
+                assistant_id=assistant_id,
+            )
+        bound = graph.copy(update={"checkpointer": self._saver.bind(principal)})
+        self._bound[name] = bound
+        if len(self._bound) > self._settings.graphs_cached_max:
+            self._bound.popitem(last=False)
+        return bound
+
+
+def _first(group: BaseExceptionGroup[Any]) -> Exception:
+    """The error that started it; the others are consequences."""
+    error: Any = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error  # type: ignore[no-any-return]
+
+
+def _run_config(
+    thread: LiveThread, run: Run, client_config: Mapping[str, Any], metadata: Mapping[str, Any]
+) -> RunnableConfig:
+    """The run's config: what the client may choose, then what it may not. Raises InvalidRequestError."""
+    try:
+        chosen = msgspec.convert(client_config, _ClientConfig)
+    except msgspec.ValidationError as exc:
+        raise InvalidRequestError(f"config: {exc}: correct it") from exc
+    configurable = {
+        name: value
+        for name, value in chosen.configurable.items()
+        # Names with a double underscore are LangGraph's own wiring: never a client's to set.
+        if name not in _RESERVED and not name.startswith("__")
+    }
+    config: RunnableConfig = {
+        "configurable": {**configurable, "thread_id": thread.thread_id, "principal": thread.principal},
+        "metadata": {**chosen.metadata, **metadata, "assistant_id": run.assistant_id, "run_id": run.id},
+        "tags": chosen.tags,
+        "run_id": uuid.UUID(run.id),
+    }
+    if chosen.recursion_limit is not None:
+        config["recursion_limit"] = chosen.recursion_limit
+    return config
