@@ -51,7 +51,7 @@ class Gateway:
         self.threads = Threads(self.log, settings.gateway)
         self._graphs = graphs
         self._saver = saver
-        self._tokens = Tokens(settings.gateway.tokens)
+        self.tokens = Tokens(settings.gateway.tokens)
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
@@ -63,7 +63,7 @@ class Gateway:
 
     def principal(self, request: HTTPConnection) -> str:
         """Who asks. Raises UnauthorizedError."""
-        return self._tokens.principal(request.headers, request.url.query)
+        return self.tokens.principal(request.headers, request.url.query)
 
     async def stream_events(self, websocket: WebSocket) -> None:
         """WS /threads/{thread_id}/stream/events.
@@ -73,7 +73,7 @@ class Gateway:
         """
         await websocket.accept()
         try:
-            principal = self.principal(websocket)
+            principal = self.tokens.websocket_principal(websocket.headers, websocket.url.query)
             thread = self.threads.get(principal, path_id(websocket, "thread_id"))
         except UnauthorizedError as exc:
             await websocket.close(4401, exc.message[:120])

@@ -38,18 +38,20 @@ if TYPE_CHECKING:
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
+
+class TooLargeError(InvalidRequestError):
+    """A body above frame_bytes_max."""
+
+
 _STATUS: Final[tuple[tuple[type[RtmemError], int], ...]] = (
     (UnauthorizedError, 401),
     (GraphNotFoundError, 404),
     (RunInProgressError, 409),
     (IdTooLongError, 422),
+    (TooLargeError, 413),
     (InvalidRequestError, 400),
     (ServerError, 503),
 )
-
-
-class TooLargeError(InvalidRequestError):
-    """A body above frame_bytes_max."""
 
 
 class Http:
@@ -62,12 +64,12 @@ class Http:
         return [
             Route("/ok", self.ok, methods=["GET"]),
             Route("/info", self.info, methods=["GET"]),
-            Route("/assistants/search", _typed(self.search_assistants), methods=["POST"]),
-            Route("/assistants/{assistant_id}", _typed(self.get_assistant), methods=["GET"]),
-            Route("/threads", _typed(self.create_thread), methods=["POST"]),
-            Route("/threads/{thread_id}", _typed(self.get_thread), methods=["GET"]),
-            Route("/threads/{thread_id}/state", _typed(self.get_state), methods=["GET"]),
-            Route("/threads/{thread_id}/commands", _typed(self.command), methods=["POST"]),
+            Route("/assistants/search", self._typed(self.search_assistants), methods=["POST"]),
+            Route("/assistants/{assistant_id}", self._typed(self.get_assistant), methods=["GET"]),
+            Route("/threads", self._typed(self.create_thread), methods=["POST"]),
+            Route("/threads/{thread_id}", self._typed(self.get_thread), methods=["GET"]),
+            Route("/threads/{thread_id}/state", self._typed(self.get_state), methods=["GET"]),
+            Route("/threads/{thread_id}/commands", self._typed(self.command), methods=["POST"]),
         ]
 
     async def ok(self, request: Request) -> Response:
@@ -126,6 +128,22 @@ class Http:
             return _raw(protocol.failure(command.id, exc))
         return _raw(protocol.success(command.id, {"run_id": run.id}, applied_through_seq=run.after_seq))
 
+    def _typed(self, endpoint: Endpoint) -> Endpoint:
+        """`endpoint`, its typed errors as responses, and a ticket for the websocket that may follow."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                response = await endpoint(request)
+            except RtmemError as exc:
+                status = next((code for kind, code in _STATUS if isinstance(exc, kind)), 500)
+                command_id = exc.data.get("command_id") if isinstance(exc, MalformedFrameError) else None
+                response = _raw(protocol.failure(command_id, exc), status)
+            if cookie := self._gateway.tokens.ticket_cookie(request.headers):
+                response.headers["set-cookie"] = cookie
+            return response
+
+        return answer
+
     def _thread(self, request: Request) -> LiveThread:
         return self._gateway.threads.get(self._gateway.principal(request), path_id(request, "thread_id"))
 
@@ -162,21 +180,6 @@ def path_id(request: Request | Any, name: str) -> str:
         return unquote(raw, errors="strict")
     except UnicodeDecodeError as exc:
         raise InvalidRequestError(f"{name} {raw!r} is not UTF-8: percent-encode its UTF-8 bytes", what=name) from exc
-
-
-def _typed(endpoint: Endpoint) -> Endpoint:
-    """`endpoint`, its typed errors as responses."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except RtmemError as exc:
-            status = next((code for kind, code in _STATUS if isinstance(exc, kind)), 500)
-            status = 413 if isinstance(exc, TooLargeError) else status
-            command_id = exc.data.get("command_id") if isinstance(exc, MalformedFrameError) else None
-            return _raw(protocol.failure(command_id, exc), status)
-
-    return answer
 
 
 def _assistant(name: str) -> dict[str, Any]:

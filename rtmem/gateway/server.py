@@ -56,11 +56,16 @@ async def serve(
     settings: Settings,
     listener: socket.socket,
     on_started: Callable[[str], None] | None = None,
+    stop: anyio.Event | None = None,
 ) -> None:
-    """Serve on `listener`, inside a running event loop, until told to stop."""
+    """Serve on `listener`, inside a running event loop, until a signal or `stop` comes."""
     async with app_factory() as app:
         server = DrainingServer(app, settings.gateway, on_started)
-        await server.serve(sockets=[listener])
+        async with anyio.create_task_group() as tasks:
+            if stop is not None:
+                tasks.start_soon(server.exit_when, stop)
+            await server.serve(sockets=[listener])
+            tasks.cancel_scope.cancel()
 
 
 def listen(settings: Gateway) -> socket.socket:
@@ -114,6 +119,11 @@ class DrainingServer(uvicorn.Server):
         )
         self._app = app
         self._on_started = on_started
+
+    async def exit_when(self, stop: anyio.Event) -> None:
+        """What a signal does, for programs that have none to send."""
+        await stop.wait()
+        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

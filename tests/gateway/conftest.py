@@ -1,0 +1,79 @@
+"""A gateway on a real socket, in the test's own event loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from rtmem.drivers import AsyncDriver
+from rtmem.gateway.app import UndecodedPaths, create_app
+from rtmem.gateway.server import listen, serve
+from rtmem.settings import Gateway, Redis, Settings
+from tests.gateway.graphs import Graph, all_graphs
+from tests.gateway.savers import PrincipalsInMemory
+
+TOKENS = {"token-of-alice": "alice", "token-of-bob": "bob"}
+
+
+class Served:
+    """A gateway that is being served."""
+
+    def __init__(self, url: str, app: UndecodedPaths, saver: Any, driver: AsyncDriver) -> None:
+        self.url = url
+        self.ws_url = url.replace("http", "ws", 1)
+        self.app = app
+        self.gateway = app.gateway
+        self.saver = saver
+        self.driver = driver
+        self.auth = {"authorization": "Bearer token-of-alice"}
+
+
+ServeGateway = Callable[..., AbstractAsyncContextManager[Served]]
+
+
+@pytest.fixture
+def serve_gateway(redis_url: str) -> ServeGateway:
+    """`async with serve_gateway(graphs=..., saver=..., log_flush_ms=...) as served:`; keywords are Gateway settings."""
+
+    @asynccontextmanager
+    async def served(
+        *,
+        graphs: dict[str, Graph] | None = None,
+        saver: Any = None,
+        url: str | None = None,
+        redis: Redis | None = None,
+        **gateway: Any,
+    ) -> AsyncIterator[Served]:
+        gateway = {"tokens": TOKENS, "port": 0, "drain_timeout_ms": 500, "log_flush_ms": 5, **gateway}
+        settings = Settings(gateway=msgspec.convert(gateway, Gateway), redis=redis or Redis())
+        made: list[Served] = []
+        started, stop = anyio.Event(), anyio.Event()
+        saver = saver or PrincipalsInMemory()
+
+        @asynccontextmanager
+        async def app() -> AsyncIterator[UndecodedPaths]:
+            async with await AsyncDriver.connect(url or redis_url, settings.redis) as driver:
+                application = create_app(graphs or all_graphs(), driver, saver, settings)
+                made.append(Served("", application, saver, driver))
+                yield application
+
+        def on_started(url: str) -> None:
+            made[0].url, made[0].ws_url = url, url.replace("http", "ws", 1)
+            started.set()
+
+        listener = listen(settings.gateway)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(serve, app, settings, listener, on_started, stop)
+                await started.wait()
+                yield made[0]
+                stop.set()
+        finally:
+            listener.close()
+
+    return served
