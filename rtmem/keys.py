@@ -1,8 +1,8 @@
 """Every key rtmem writes. Nothing else builds keys.
 
 A stored thread is (principal, thread_id). Both come from people, so both are escaped into an alphabet that has no
-meaning to Redis: letters, digits and `-_.~@+=`, anything else as `%XX` of its UTF-8 bytes. The escaping is reversible and
-two different ids never share a key. All keys of a thread carry the hash tag `{principal/thread_id}`, so one Redis
+meaning to Redis: letters, digits and `-_.~@+=`, anything else as `%XX` of its UTF-8 bytes. The escaping is reversible
+and two different ids never share a key. All keys of a thread carry the hash tag `{principal/thread_id}`, so one Redis
 Function may touch them all, also in a Cluster.
 
     rtmem:t:{alice/support-7}:c      hash     checkpoints, pieces, pending writes (operations/lua/checkpoints_v1.lua)
@@ -10,8 +10,8 @@ Function may touch them all, also in a Cluster.
     rtmem:t:{alice/support-7}:d      string   tombstone of a deleted thread, expires
     rtmem:t:{alice/support-7}:log    stream   events streamed to clients
     rtmem:t:{alice/support-7}:run    hash     who runs the thread (lease, fencing token)
-    rtmem:threads                    zset     index of threads; derived, can be rebuilt
-    rtmem:run:<run_id>               set      threads a run has written to; derived
+    rtmem:threads:alice              zset     thread_ids of a principal; derived, can be rebuilt
+    rtmem:run:alice/<run_id>         set      thread_ids that a run has written to; derived
 """
 
 from __future__ import annotations
@@ -83,19 +83,19 @@ class Keys:
         base = f"{self.prefix}:t:{{{owner}/{name}}}:"
         return ThreadKeys(base + "c", base + "i", base + "d", base + "log", base + "run")
 
-    @property
-    def threads(self) -> str:
-        """Index of threads."""
-        return f"{self.prefix}:threads"
+    def threads(self, principal: str) -> str:
+        """Index of the threads of `principal`."""
+        return f"{self.prefix}:threads:{escape(check_id(principal, 'principal'))}"
 
-    def run(self, run_id: str) -> str:
-        """Index of the threads that `run_id` wrote to."""
-        return f"{self.prefix}:run:{escape(check_id(run_id, 'run_id'))}"
+    def run(self, principal: str, run_id: str) -> str:
+        """Index of the threads of `principal` that `run_id` wrote to."""
+        return f"{self.prefix}:run:{escape(principal)}/{escape(check_id(run_id, 'run_id'))}"
 
-    def thread_pattern(self) -> str:
-        """SCAN pattern that finds the checkpoint hash of every thread below this prefix."""
-        glob = re.sub(r"([*?\[\]\\^])", r"\\\1", self.prefix)
-        return f"{glob}:t:{{*}}:c"
+    def thread_pattern(self, principal: str | None = None) -> str:
+        """SCAN pattern of the checkpoint hashes of `principal`, or of everybody."""
+        owner = "" if principal is None else escape(principal) + "/"
+        base = re.sub(r"([*?\[\]\\^])", r"\\\1", f"{self.prefix}:t:{{{owner}")
+        return base + "*}:c"
 
     def parse_thread(self, key: str) -> tuple[str, str]:
         """(principal, thread_id) of any key of a thread."""

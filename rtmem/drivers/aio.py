@@ -18,8 +18,6 @@ import time
 from collections import deque
 from typing import Any
 
-import redis.asyncio
-
 from rtmem.drivers import clients, wire
 from rtmem.drivers.sync import backoff_s, retry_allowed
 from rtmem.drivers.translate import connection_error
@@ -36,7 +34,7 @@ LARGE_WIRES_MAX = 4
 class AsyncDriver:
     """Runs operations against one Redis, awaiting. Belongs to one event loop at a time."""
 
-    def __init__(self, pool: redis.asyncio.ConnectionPool, settings: Redis | None = None) -> None:
+    def __init__(self, pool: Any, settings: Redis | None = None) -> None:
         self.settings = settings or Redis()
         self._pool = pool
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -123,8 +121,9 @@ class AsyncDriver:
     async def aclose(self) -> None:
         """Close every connection. What was already written is executed by the server; its callers get an error."""
         if self._loop is asyncio.get_running_loop():
-            for lane in (self._pipelined, *self._large, self._blocking):
+            for lane in (self._pipelined, *self._large):
                 await lane.aclose()
+            await self._blocking.aclose()
             self._loop = None
 
     async def __aenter__(self) -> AsyncDriver:
@@ -173,11 +172,11 @@ class _Wire(asyncio.Protocol):
         self._connection: Any = None
         self._transport: asyncio.Transport | None = None
 
-    async def connect(self, pool: redis.asyncio.ConnectionPool) -> None:
-        connection: Any = pool.make_connection()
+    async def connect(self, pool: Any) -> None:
+        connection = pool.make_connection()
         try:
             await connection.connect()
-        except Exception as exc:  # noqa: BLE001 - redis-py raises its own tree, OSError, ssl errors: one table reads all
+        except Exception as exc:
             await connection.disconnect(nowait=True)
             raise connection_error(exc, self.where) from exc
         self._connection = connection
@@ -258,7 +257,7 @@ class _Wire(asyncio.Protocol):
 class _Lane:
     """Calls that share one connection, in order. Everything asked for in one tick leaves as one write."""
 
-    def __init__(self, pool: redis.asyncio.ConnectionPool) -> None:
+    def __init__(self, pool: Any) -> None:
         self._pool = pool
         self._where = clients.place_of(pool.connection_kwargs)
         self._loop = asyncio.get_running_loop()
@@ -337,7 +336,7 @@ class _Lane:
 class _ExclusiveLane:
     """Calls that each have a connection to themselves; at most `size`, others wait."""
 
-    def __init__(self, pool: redis.asyncio.ConnectionPool, size: int) -> None:
+    def __init__(self, pool: Any, size: int) -> None:
         self._pool = pool
         self._size = size
         self._where = clients.place_of(pool.connection_kwargs)

@@ -57,25 +57,25 @@ def common_options(settings: Redis) -> dict[str, Any]:
     }
 
 
-def sync_pool(url: str, settings: Redis) -> redis.ConnectionPool:
+def sync_pool(url: str, settings: Redis) -> Any:
     """A redis-py pool, used only to make connections for the sync driver."""
     options = {**common_options(settings), "retry": redis.retry.Retry(NoBackoff(), 0)}
     if scheme_of(url) == "redis+sentinel":
         target = sentinel_target(url)
-        manager = redis.sentinel.Sentinel(target["sentinels"], sentinel_kwargs=target["sentinel_options"], **options)
-        return redis.sentinel.SentinelConnectionPool(target["service"], manager, **options, **target["options"])
+        module: Any = redis.sentinel
+        manager = module.Sentinel(target["sentinels"], sentinel_kwargs=target["sentinel_options"], **options)
+        return module.SentinelConnectionPool(target["service"], manager, **options, **target["options"])
     return checked(redis.ConnectionPool.from_url(url, **options))
 
 
-def async_pool(url: str, settings: Redis) -> redis.asyncio.ConnectionPool:
+def async_pool(url: str, settings: Redis) -> Any:
     """A redis-py pool, used only to make connections for the async driver."""
     options = {**common_options(settings), "retry": redis.asyncio.retry.Retry(NoBackoff(), 0)}
     if scheme_of(url) == "redis+sentinel":
         target = sentinel_target(url)
-        manager = redis.asyncio.sentinel.Sentinel(
-            target["sentinels"], sentinel_kwargs=target["sentinel_options"], **options
-        )
-        return redis.asyncio.sentinel.SentinelConnectionPool(target["service"], manager, **options, **target["options"])
+        module: Any = redis.asyncio.sentinel
+        manager = module.Sentinel(target["sentinels"], sentinel_kwargs=target["sentinel_options"], **options)
+        return module.SentinelConnectionPool(target["service"], manager, **options, **target["options"])
     return checked(redis.asyncio.ConnectionPool.from_url(url, **options))
 
 
@@ -84,7 +84,8 @@ def pool_of(client: Any) -> Any:
     pool = getattr(client, "connection_pool", None)
     if pool is None:
         raise ConfigError(
-            f"redis_client is a {type(client).__name__}: pass redis.Redis or redis.asyncio.Redis, or a redis+cluster:// URL"
+            f"redis_client is a {type(client).__name__}: pass redis.Redis or redis.asyncio.Redis, or a "
+            "redis+cluster:// URL"
         )
     return checked(pool)
 

@@ -10,8 +10,6 @@ import time
 from collections import deque
 from typing import Any
 
-import redis
-
 from rtmem.drivers import clients, wire
 from rtmem.drivers.translate import connection_error
 from rtmem.errors import DeadlineExceededError, RtmemError, ServerUnavailableError
@@ -24,21 +22,26 @@ _READ_BYTES = 256 * 1024
 class SyncDriver:
     """Runs operations against one Redis, blocking. Safe to share between threads."""
 
-    def __init__(self, pool: redis.ConnectionPool, settings: Redis | None = None) -> None:
+    def __init__(self, pool: Any, settings: Redis | None = None) -> None:
         self.settings = settings or Redis()
         self._wires = _WirePool(pool, self.settings.connections_max)
 
     @classmethod
     def connect(cls, url: str, settings: Redis | None = None) -> SyncDriver:
         """A driver for `url`, after one PING. Raises ConfigError, AuthenticationError, ServerUnavailableError."""
+        driver = cls.lazy(url, settings)
+        driver.answer(Batch((("PING",),)))
+        return driver
+
+    @classmethod
+    def lazy(cls, url: str, settings: Redis | None = None) -> SyncDriver:
+        """A driver for `url` that connects when it is first used."""
         settings = settings or Redis()
         if clients.scheme_of(url) == "redis+cluster":
             from rtmem.drivers.cluster import SyncClusterDriver
 
-            return SyncClusterDriver.connect(url, settings)
-        driver = cls(clients.sync_pool(url, settings), settings)
-        driver.answer(Batch((("PING",),)))
-        return driver
+            return SyncClusterDriver(url, settings)
+        return cls(clients.sync_pool(url, settings), settings)
 
     @classmethod
     def of_client(cls, client: Any, settings: Redis | None = None) -> SyncDriver:
@@ -120,7 +123,7 @@ class _Wire:
         self.reader = wire.new_reader()
         try:
             connection.connect()
-        except Exception as exc:  # noqa: BLE001 - redis-py raises its own tree, OSError, ssl errors: one table reads all
+        except Exception as exc:
             connection.disconnect()
             raise connection_error(exc, where) from exc
         self.socket: socket.socket = connection._sock
@@ -161,7 +164,7 @@ class _Wire:
 class _WirePool:
     """At most `size` connections; a caller waits for a free one until its deadline."""
 
-    def __init__(self, pool: redis.ConnectionPool, size: int) -> None:
+    def __init__(self, pool: Any, size: int) -> None:
         self._pool = pool
         self._where = clients.place_of(pool.connection_kwargs)
         self._size = size
@@ -178,7 +181,7 @@ class _WirePool:
             self._reset()
         if not self._places.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise DeadlineExceededError(
-                f"all {self._size} connections to Redis at {self._where} were busy: raise connections_max, or call less",
+                f"all {self._size} connections to Redis at {self._where} were busy: raise connections_max",
                 where=self._where,
             )
         try:

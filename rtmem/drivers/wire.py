@@ -18,7 +18,7 @@ _MULTI = hiredis.pack_command(("MULTI",))
 _EXEC = hiredis.pack_command(("EXEC",))
 
 
-class ErrorReply(Exception):  # noqa: N818 - a value, never raised: the replies behind it must still be read
+class ErrorReply(Exception):
     """An error that Redis replied."""
 
     def __init__(self, text: str) -> None:

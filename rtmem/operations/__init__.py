@@ -1,1 +1,1 @@
-"""Every exchange with Redis, as generators that ask for round trips and never make one."""
+"""Every Redis command rtmem sends and how each reply is read. Pure: nothing here does I/O."""

@@ -1,0 +1,53 @@
+"""The history a delta channel is rebuilt from: the writes along the parent chain, and the value they start from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import DeltaChannelHistory
+
+from rtmem.operations.checkpoints import Scope, place_of, sorted_writes, value_of
+from rtmem.operations.functions import call
+from rtmem.steps import Compute, Steps
+
+
+def get_delta_channel_history(
+    scope: Scope, config: RunnableConfig, channels: Sequence[str]
+) -> Steps[Mapping[str, DeltaChannelHistory]]:
+    """What each channel gathered since the nearest ancestor that stores a value of it.
+
+    Args:
+        config: the target checkpoint; its own writes are not part of the history.
+
+    Returns:
+        For each channel `writes`, oldest first and in `writes_sort_key` order within a checkpoint, and `seed`, the
+        stored value, unless the walk reached the root without one.
+
+    Redis: 1 round trip at any length of the history, FCALL rtmem_v1_checkpoint_delta_history.
+    Source: BaseCheckpointSaver.get_delta_channel_history (langgraph-checkpoint 4.3).
+    """
+    if not channels:
+        return {}
+    place = place_of(scope, config)
+    member = place.member(place.checkpoint_id) if place.checkpoint_id else b""
+    wanted = list(dict.fromkeys(channels))
+    reply = yield from call(
+        "rtmem_v1_checkpoint_delta_history", place.function_keys, (member, place.head_field, *wanted)
+    )
+    history: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in wanted}
+    yield Compute(_fill(scope, reply, history))
+    return history
+
+
+def _fill(scope: Scope, reply: list[Any], history: dict[str, DeltaChannelHistory]) -> Iterator[None]:
+    *ancestors, seeds = reply
+    for flat in reversed(ancestors):
+        for write in sorted_writes(scope.serde, flat):
+            history[write[1]]["writes"].append(write)
+        yield
+    for at in range(0, len(seeds), 4):
+        channel, kind, data, pieces = seeds[at : at + 4]
+        history[channel.decode()]["seed"] = value_of(scope.serde, kind, data, pieces)
+        yield

@@ -1,0 +1,48 @@
+"""Calling a Redis Function, and loading its library where the server lacks it.
+
+Functions rather than EVAL scripts: with AOF on, a function is still there after kill -9, a loaded script is not.
+Library and function names carry a version, so an old and a new process can share a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from rtmem.errors import FunctionMissingError
+from rtmem.steps import Argument, Batch, Command, Lane, Steps
+
+_LIBRARIES = {"rtmem_v1_checkpoint": "checkpoints_v1.lua"}
+
+
+def call(
+    name: str,
+    keys: Sequence[str],
+    args: Sequence[Argument],
+    *,
+    beside: Sequence[Command] = (),
+    lane: Lane = "auto",
+    read_only: bool = False,
+) -> Steps[Any]:
+    """Call function `name` and return its raw reply; `beside` are commands that travel in the same round trip.
+
+    Redis: 1 round trip; 3 the first time a server is met that lacks the library.
+    """
+    command: Command = ("FCALL_RO" if read_only else "FCALL", name, len(keys), *keys, *args)
+    batch = Batch((command, *beside), lane=lane)
+    try:
+        replies = yield batch
+    except FunctionMissingError:
+        # FLUSHALL keeps functions; FUNCTION FLUSH, a new server and a replica that was promoted early do not.
+        yield Batch((("FUNCTION", "LOAD", "REPLACE", library_of(name)),))
+        replies = yield batch
+    return replies[0]
+
+
+@cache
+def library_of(name: str) -> str:
+    """Source of the library that holds function `name`."""
+    prefix = next(prefix for prefix in _LIBRARIES if name.startswith(prefix))
+    return files("rtmem.operations").joinpath("lua", _LIBRARIES[prefix]).read_text("utf-8")

@@ -1,0 +1,333 @@
+"""What a thread remembers beyond its latest checkpoint: listing, deleting, pruning, copying.
+
+Long jobs are made of short steps, each one Redis Function call of a few milliseconds at most. A job that was broken
+off, by a crash or a cancellation, is finished by asking for it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.base.id import uuid6
+
+from rtmem.errors import InvalidRequestError
+from rtmem.operations.checkpoints import (
+    Loaded,
+    Place,
+    Scope,
+    as_thread_id,
+    decode_id,
+    encode_id,
+    place_of,
+    split_member,
+    sweep,
+)
+from rtmem.operations.functions import call
+from rtmem.operations.sharing import numbers_of
+from rtmem.steps import Argument, Batch, Compute, Steps
+
+PAGE_BYTES_MAX = 1024 * 1024
+_SKELETON_SIZE = 300
+_FORGET_SIZE = 50
+_COPY_SIZE = 20
+_COPY_PIECES = 500
+_INDEX_PAGE = 100
+
+
+# list ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What `list` was asked for, apart from the thread."""
+
+    filter: dict[str, Any]
+    before_id: str
+    ns: str | None
+    checkpoint_id: str
+
+    def matches(self, metadata: dict[str, Any]) -> bool:
+        """Whether every key of the filter has exactly that value."""
+        return all(metadata.get(key) == value for key, value in self.filter.items())
+
+
+def query_of(config: RunnableConfig | None, filter: dict[str, Any] | None, before: RunnableConfig | None) -> Query:
+    """The arguments of `list` in one piece. A namespace counts only if config names one; "" names the root."""
+    configurable = (config or {}).get("configurable", {})
+    return Query(
+        filter or {},
+        (before or {}).get("configurable", {}).get("checkpoint_id") or "",
+        configurable.get("checkpoint_ns"),
+        configurable.get("checkpoint_id") or "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some checkpoints, newest first, and where to go on: empty when there are no more."""
+
+    tuples: list[CheckpointTuple]
+    cursor: bytes
+
+
+def list_page(scope: Scope, thread_id: str, query: Query, cursor: bytes, limit: int) -> Steps[Page]:
+    """One page of the checkpoints of a thread, newest first, complete with state and pending writes.
+
+    Text values of the filter are compared at the server, so that states which cannot match do not travel; everything
+    is compared again here. A page ends after `limit` checkpoints, 1 MB, or 2,000 entries looked at; it may be empty
+    and still have a cursor.
+
+    Redis: 1 round trip, FCALL rtmem_v1_checkpoint_list_page.
+    Source: BaseCheckpointSaver.list (langgraph-checkpoint 4.3).
+    """
+    place = _thread(scope, thread_id)
+    start = cursor or (b"(" + encode_id(query.before_id) if query.before_id else b"+")
+    args: list[Argument] = [
+        start,
+        "0" if query.ns is None else "1",
+        b"\0" + encode_id(query.ns or ""),
+        encode_id(query.checkpoint_id),
+        limit,
+        PAGE_BYTES_MAX,
+    ]
+    for key, value in query.filter.items():
+        if isinstance(value, str):
+            args += (key, value)
+    reply = yield from call("rtmem_v1_checkpoint_list_page", place.function_keys, args)
+    tuples: list[CheckpointTuple] = []
+    yield Compute(_load_all(scope, thread_id, reply[1:], query, tuples))
+    return Page(tuples, reply[0])
+
+
+def _load_all(
+    scope: Scope, thread_id: str, replies: list[Any], query: Query, tuples: list[CheckpointTuple]
+) -> Iterator[None]:
+    for reply in replies:
+        # `before` as well: with a checkpoint_id in config the server looks that one up directly.
+        checkpoint_id, _ = split_member(reply[0])
+        if query.before_id and encode_id(checkpoint_id) >= encode_id(query.before_id):
+            continue
+        if not query.matches(scope.serde.loads(reply[4])):
+            continue
+        loaded = Loaded(scope.serde, thread_id, reply)
+        yield from loaded.fill()
+        tuples.append(loaded.tuple)
+
+
+def threads_page(scope: Scope, cursor: bytes) -> Steps[tuple[list[str], bytes]]:
+    """Some thread_ids of this principal in the order of their bytes, and where to go on.
+
+    Threads that expired are taken out of the index on the way.
+
+    Redis: 1 round trip; 2 if some had expired. The index is derived: `rebuild_index` makes it anew.
+    """
+    index = scope.keys.threads(scope.principal)
+    (raw,) = yield Batch((("ZRANGEBYLEX", index, cursor or "-", "+", "LIMIT", 0, _INDEX_PAGE),))
+    if not raw:
+        return [], b""
+    names = [decode_id(name) for name in raw]
+    found = yield Batch(tuple(("EXISTS", scope.keys.thread(scope.principal, name).checkpoints) for name in names))
+    gone = [name for name, exists in zip(raw, found, strict=True) if not exists]
+    if gone:
+        yield Batch((("ZREM", index, *gone),))
+    alive = [name for name, exists in zip(names, found, strict=True) if exists]
+    return alive, b"(" + raw[-1] if len(raw) == _INDEX_PAGE else b""
+
+
+def rebuild_index(scope: Scope) -> Steps[int]:
+    """Make the index of this principal's threads anew from the keys themselves; answers how many there are.
+
+    Redis: 1 round trip per 1,000 keys of the database (SCAN), however many of them are threads.
+    """
+    index, cursor, count = scope.keys.threads(scope.principal), b"0", 0
+    while True:
+        scan = ("SCAN", cursor, "MATCH", scope.keys.thread_pattern(scope.principal), "COUNT", 1000)
+        ((cursor, keys),) = yield Batch((scan,))
+        names = [encode_id(scope.keys.parse_thread(key.decode())[1]) for key in keys]
+        if names:
+            yield Batch((("ZADD", index, *(part for name in names for part in (0, name))),))
+            count += len(names)
+        if cursor == b"0":
+            return count
+
+
+# delete --------------------------------------------------------------------------------------------------------------
+
+
+def delete_thread(scope: Scope, thread_id: str) -> Steps[None]:
+    """Delete everything of a thread. Runs that began before are refused when they write afterwards.
+
+    Redis: 1 round trip; the memory is freed in the background.
+    Source: BaseCheckpointSaver.delete_thread (langgraph-checkpoint 4.3).
+    """
+    place = _thread(scope, thread_id)
+    # Ids sort by time: whatever was created until now is at most a fresh id.
+    grave = encode_id(str(uuid6())) + b"\0\xff"
+    index = scope.keys.threads(scope.principal)
+    unlist = ("ZREM", index, encode_id(place.thread_id))
+    yield from call(
+        "rtmem_v1_checkpoint_delete_thread",
+        place.function_keys,
+        (grave, scope.settings.tombstone_ttl_ms),
+        beside=(unlist,),
+    )
+    scope.indexed.pop((index, place.thread_id), None)
+    scope.heads.forget_thread(place.keys.checkpoints)
+
+
+def delete_for_runs(scope: Scope, run_ids: Sequence[str]) -> Steps[None]:
+    """Delete the checkpoints that these runs wrote, with their writes, in whatever thread they are.
+
+    Redis: per run 1 round trip for its threads; per thread 1 per 300 checkpoints to look at, 1 per 50 to delete, and
+        what `sweep` takes. The index of a run is removed last, so a job that was broken off can be asked for again.
+    Source: BaseCheckpointSaver.delete_for_runs (langgraph-checkpoint 4.3).
+    """
+    for run_id in run_ids:
+        index = scope.keys.run(scope.principal, run_id)
+        (threads,) = yield Batch((("SMEMBERS", index),))
+        for raw in sorted(threads):
+            place = _thread(scope, decode_id(raw))
+            nodes = yield from _skeleton(place)
+            doomed = [node.member for node in nodes if node.run_id == run_id]
+            yield from _forget(scope, place, doomed)
+        yield Batch((("DEL", index),))
+        for raw in threads:
+            scope.indexed.pop((index, decode_id(raw)), None)
+
+
+# prune ---------------------------------------------------------------------------------------------------------------
+
+
+def prune(scope: Scope, thread_id: str, strategy: str) -> Steps[None]:
+    """Delete all checkpoints of a thread (`delete`) or all but the latest of each namespace (`keep_latest`).
+
+    `keep_latest` also keeps whatever a delta channel of a kept checkpoint is rebuilt from: every ancestor with its
+    writes, up to the one that stores a value of the channel.
+
+    Redis: 1 round trip per 300 checkpoints to look at, 1 per 50 to delete, and what `sweep` takes.
+    Source: BaseCheckpointSaver.prune (langgraph-checkpoint 4.3).
+    """
+    if strategy == "delete":
+        yield from delete_thread(scope, thread_id)
+        return
+    if strategy != "keep_latest":
+        raise InvalidRequestError(f"prune strategy {strategy!r}: use 'keep_latest' or 'delete'")
+    place = _thread(scope, thread_id)
+    nodes = yield from _skeleton(place)
+    keep = _to_keep(nodes)
+    yield from _forget(scope, place, [node.member for node in nodes if node.member not in keep])
+    if nodes:
+        yield from call("rtmem_v1_checkpoint_forget_early", place.function_keys, (nodes[-1].member,))
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What prune has to know of a checkpoint."""
+
+    member: bytes
+    parent: bytes
+    run_id: str
+    deltas: tuple[bytes, ...]  # channels that are rebuilt from the writes of ancestors
+    valued: frozenset[bytes]  # channels that are stored
+
+
+def _skeleton(place: Place) -> Steps[list[Node]]:
+    nodes: list[Node] = []
+    cursor = b"-"
+    while cursor:
+        reply = yield from call("rtmem_v1_checkpoint_skeleton", place.function_keys, (cursor, _SKELETON_SIZE))
+        cursor = reply[0]
+        for at in range(1, len(reply), 5):
+            member, parent, run_id, deltas, valued = reply[at : at + 5]
+            names = tuple(encode_id(decode_id(name)) for name in deltas.split(b"\0")) if deltas else ()
+            nodes.append(Node(member, parent, decode_id(run_id), names, frozenset(valued)))
+    return nodes
+
+
+def _to_keep(nodes: list[Node]) -> set[bytes]:
+    by_member = {node.member: node for node in nodes}
+    latest = {node.member.partition(b"\0")[2]: node for node in nodes}  # nodes come oldest first
+    keep: set[bytes] = set()
+    for node in latest.values():
+        keep.add(node.member)
+        missing = {channel for channel in node.deltas if _raw_name(channel) not in node.valued}
+        ancestor = by_member.get(node.parent)
+        while missing and ancestor is not None:
+            keep.add(ancestor.member)
+            missing = {channel for channel in missing if _raw_name(channel) not in ancestor.valued}
+            ancestor = by_member.get(ancestor.parent)
+    return keep
+
+
+def _raw_name(channel: bytes) -> bytes:
+    return decode_id(channel).encode("utf-8", "surrogatepass")
+
+
+def _forget(scope: Scope, place: Place, members: list[bytes]) -> Steps[None]:
+    for at in range(0, len(members), _FORGET_SIZE):
+        yield from call("rtmem_v1_checkpoint_forget", place.function_keys, members[at : at + _FORGET_SIZE])
+    scope.heads.forget_thread(place.keys.checkpoints)
+    # Also with nothing to forget: an earlier job may have been broken off before its sweep.
+    yield from sweep(place)
+
+
+# copy ----------------------------------------------------------------------------------------------------------------
+
+
+def copy_thread(scope: Scope, source_thread_id: str, target_thread_id: str) -> Steps[None]:
+    """Copy every checkpoint and write of a thread to another, pieces still shared, parents intact.
+
+    Checkpoints the target has already are overwritten. The copy is one of the checkpoints that were there when it
+    began; it grows oldest first, so that what is there at any moment is complete.
+
+    Redis: 2 round trips, then 2 per 20 checkpoints and 2 per 500 new pieces.
+    Source: BaseCheckpointSaver.copy_thread (langgraph-checkpoint 4.3).
+    """
+    source, target = _thread(scope, source_thread_id), _thread(scope, target_thread_id)
+    if source.keys == target.keys:
+        return
+    (members, last) = yield Batch(
+        (("ZRANGE", source.keys.index, 0, -1), ("HGET", source.keys.checkpoints, "n")), idempotent=True
+    )
+    if not members:
+        return
+    ttl_ms = scope.settings.ttl_ms
+    first = yield from call("rtmem_v1_checkpoint_reserve", target.function_keys, (int(last or 1), ttl_ms))
+    shift = int(first)
+    copied: set[int] = set()
+    for at in range(0, len(members), _COPY_SIZE):
+        rows = yield from call("rtmem_v1_checkpoint_export", source.function_keys, members[at : at + _COPY_SIZE])
+        needed = {number for k in range(4, len(rows), 5) for number in numbers_of(rows[k])} - copied
+        yield from _copy_pieces(source, target, sorted(needed), shift, ttl_ms)
+        copied |= needed
+        args: list[Argument] = [shift, ttl_ms, 0]
+        for k in range(0, len(rows), 5):
+            member, record, tasks, writes = rows[k : k + 4]
+            args += (member, record, tasks, len(writes), *writes)
+        yield from call("rtmem_v1_checkpoint_import", target.function_keys, args)
+    index = scope.keys.threads(scope.principal)
+    yield Batch((("ZADD", index, 0, encode_id(target.thread_id)),))
+    scope.heads.forget_thread(target.keys.checkpoints)
+
+
+def _copy_pieces(source: Place, target: Place, numbers: list[int], shift: int, ttl_ms: int) -> Steps[None]:
+    for at in range(0, len(numbers), _COPY_PIECES):
+        some = numbers[at : at + _COPY_PIECES]
+        pieces = yield from call("rtmem_v1_checkpoint_read_numbers", source.function_keys, some)
+        pairs = [part for pair in zip(some, pieces, strict=True) if pair[1] is not None for part in pair]
+        yield from call("rtmem_v1_checkpoint_import", target.function_keys, (shift, ttl_ms, len(pairs) // 2, *pairs))
+
+
+def several(thread_ids: Sequence[str]) -> Sequence[str]:
+    """`thread_ids`, unless it is one string, whose characters would be taken for threads."""
+    if isinstance(thread_ids, str):
+        raise TypeError("thread_ids must be a sequence of thread ids, not one string: pass [thread_id]")
+    return thread_ids
+
+
+def _thread(scope: Scope, thread_id: object) -> Place:
+    return place_of(scope, {"configurable": {"thread_id": as_thread_id(thread_id)}})

@@ -1,0 +1,755 @@
+#!lua name=rtmem_v1_checkpoints
+
+--[[ Checkpoints of one thread, full and shallow. Every function is one atomic step and names all its keys.
+
+KEYS  1  c  hash    everything that is stored of the thread, see below
+      2  i  zset    one member per checkpoint, score 0, so that Redis keeps them in the order of their bytes
+      3  d  string  tombstone: no member up to this one may be written any more
+
+A *member* is checkpoint_id NUL checkpoint_ns, both escaped so that NUL occurs only there and the order is kept.
+
+Fields of c
+  v                   version of this layout
+  n                   number of the next piece; numbers are never used twice
+  h<ns>               member of the latest checkpoint of a namespace
+  c<member>           record of a checkpoint: {parent, nonce, run_id, delta, body, metadata, entries}
+  t<member>           its pending writes: {stamp, task_id, task_id, ...}
+  w<member>NUL<task>  the writes of one task: {task_path, idx, channel, value, idx, channel, value, ...}
+  <number>            a piece: the bytes of a channel value, or of some neighbours of a list
+  e                   members whose writes came before the checkpoint itself
+  f                   highest fencing token seen
+  s                   '1' while only shallow savers have written: then a piece belongs to one checkpoint at a time
+  x                   ranges of pieces that deleted checkpoints referred to: garbage unless another refers to them
+  m                   state of a sweep that is under way: {phase, cursor, live ranges, doomed ranges}
+
+An entry describes one channel, four values in a row: name, version, kind, data
+  -  no value      i  the value itself      p  number of the piece that holds it
+  l  a list, as ranges of pieces in order: "17:2500,2519:1" is 17..2516 and 2519
+
+A new checkpoint may refer to pieces that are already there only by naming a *base*: a checkpoint, by member and
+nonce, that refers to them. If the base is still what the caller knows, all its pieces exist; otherwise the caller is
+told "stale" and sends the values. So no reference can dangle, and nothing has to be counted.
+]]
+
+local LAYOUT = 1
+local CHUNK = 2000        -- arguments per command: Lua's stack ends at about 8000
+local SCAN_MAX = 2000     -- index entries one call may look at
+local SWEEP_RECORDS = 300 -- records one step of a sweep reads
+local SWEEP_PIECES = 2000 -- pieces one step of a sweep deletes
+
+local function check_layout(version)
+  if version and tonumber(version) > LAYOUT then
+    error({err = 'RTMEM_LAYOUT this thread is stored in layout ' .. version .. ', this library knows up to ' .. LAYOUT})
+  end
+end
+
+local function check_thread(c)
+  local version = redis.call('HGET', c, 'v')
+  check_layout(version)
+  return version
+end
+
+-- Whether a > b byte by byte. Lua's own comparison follows the server's locale.
+local function is_after(a, b)
+  local shorter = math.min(#a, #b)
+  for at = 1, shorter do
+    local x, y = a:byte(at), b:byte(at)
+    if x ~= y then return x > y end
+  end
+  return #a > #b
+end
+
+local function check_fence(c, seen, fence)
+  if fence == '' then return end
+  if seen and tonumber(seen) > tonumber(fence) then
+    error({err = 'RTMEM_FENCED the thread is at fencing token ' .. seen .. ', this writer holds ' .. fence})
+  end
+  if seen ~= fence then redis.call('HSET', c, 'f', fence) end
+end
+
+local function expire(c, i, ttl_ms)
+  if ttl_ms ~= '0' then
+    redis.call('PEXPIRE', c, ttl_ms)
+    redis.call('PEXPIRE', i, ttl_ms)
+  end
+end
+
+local function unpack_record(raw)
+  local r = cmsgpack.unpack(raw)
+  return {parent = r[1], nonce = r[2], run_id = r[3], delta = r[4], body = r[5], metadata = r[6], entries = r[7]}
+end
+
+local function pack_record(r)
+  return cmsgpack.pack({r.parent, r.nonce, r.run_id, r.delta, r.body, r.metadata, r.entries})
+end
+
+-- Ranges --------------------------------------------------------------------
+
+local function parse_ranges(text, into)
+  local ranges = into or {}
+  for start, count in text:gmatch('(%d+):(%d+)') do
+    ranges[#ranges + 1] = {tonumber(start), tonumber(count)}
+  end
+  return ranges
+end
+
+local function format_ranges(ranges)
+  local parts = {}
+  for at, range in ipairs(ranges) do parts[at] = string.format('%d:%d', range[1], range[2]) end
+  return table.concat(parts, ',')
+end
+
+-- Sorted and without overlaps.
+local function normal(ranges)
+  table.sort(ranges, function(a, b) return a[1] < b[1] end)
+  local merged = {}
+  for _, range in ipairs(ranges) do
+    local last = merged[#merged]
+    if last and range[1] <= last[1] + last[2] then
+      last[2] = math.max(last[2], range[1] + range[2] - last[1])
+    else
+      merged[#merged + 1] = {range[1], range[2]}
+    end
+  end
+  return merged
+end
+
+-- What is in a and not in b; both normal.
+local function minus(a, b)
+  local left, at = {}, 1
+  for _, range in ipairs(a) do
+    local from, till = range[1], range[1] + range[2]
+    while b[at] and b[at][1] + b[at][2] <= from do at = at + 1 end
+    local k = at
+    while b[k] and b[k][1] < till do
+      if b[k][1] > from then left[#left + 1] = {from, b[k][1] - from} end
+      from = math.max(from, b[k][1] + b[k][2])
+      k = k + 1
+    end
+    if from < till then left[#left + 1] = {from, till - from} end
+  end
+  return left
+end
+
+-- Every piece the entries refer to.
+local function ranges_of(entries, into)
+  local ranges = into or {}
+  for at = 1, #entries, 4 do
+    local kind = entries[at + 2]
+    if kind == 'p' then
+      ranges[#ranges + 1] = {tonumber(entries[at + 3]), 1}
+    elseif kind == 'l' then
+      parse_ranges(entries[at + 3], ranges)
+    end
+  end
+  return ranges
+end
+
+local function delete_pieces(c, ranges, most)
+  local fields, left = {}, {}
+  for _, range in ipairs(ranges) do
+    local take = math.min(range[2], most - #fields)
+    for number = range[1], range[1] + take - 1 do fields[#fields + 1] = string.format('%d', number) end
+    if take < range[2] then left[#left + 1] = {range[1] + take, range[2] - take} end
+  end
+  for at = 1, #fields, CHUNK do
+    redis.call('HDEL', c, unpack(fields, at, math.min(at + CHUNK - 1, #fields)))
+  end
+  return left
+end
+
+local function add_trash(c, ranges)
+  if #ranges == 0 then return end
+  local old = redis.call('HGET', c, 'x')
+  if old then parse_ranges(old, ranges) end
+  redis.call('HSET', c, 'x', format_ranges(normal(ranges)))
+end
+
+-- A sweep that is under way must learn of every record that is written meanwhile.
+local function tell_sweep(c, entries)
+  local m = cmsgpack.unpack(redis.call('HGET', c, 'm'))
+  m[3] = format_ranges(normal(ranges_of(entries, parse_ranges(m[3]))))
+  redis.call('HSET', c, 'm', cmsgpack.pack(m))
+end
+
+-- Writes --------------------------------------------------------------------
+
+local function early_members(c)
+  local early = redis.call('HGET', c, 'e')
+  return early and cmsgpack.unpack(early) or {}
+end
+
+local function set_early(c, members)
+  if #members == 0 then redis.call('HDEL', c, 'e') else redis.call('HSET', c, 'e', cmsgpack.pack(members)) end
+end
+
+local function delete_writes(c, member)
+  local tasks = redis.call('HGET', c, 't' .. member)
+  if not tasks then return end
+  local list = cmsgpack.unpack(tasks)
+  local fields = {'t' .. member}
+  for at = 2, #list do fields[#fields + 1] = 'w' .. member .. '\0' .. list[at] end
+  for at = 1, #fields, CHUNK do
+    redis.call('HDEL', c, unpack(fields, at, math.min(at + CHUNK - 1, #fields)))
+  end
+end
+
+-- Flat: task_id, task_path, idx, channel, value, task_id, ...
+local function read_writes(c, member, tasks)
+  local flat = {}
+  for at = 2, #tasks do
+    local task_id = tasks[at]
+    local raw = redis.call('HGET', c, 'w' .. member .. '\0' .. task_id)
+    if not raw then error({err = 'RTMEM_CORRUPT the writes of task ' .. task_id .. ' are gone'}) end
+    local writes = cmsgpack.unpack(raw)
+    for k = 2, #writes, 3 do
+      local n = #flat
+      flat[n + 1], flat[n + 2] = task_id, writes[1]
+      flat[n + 3], flat[n + 4], flat[n + 5] = writes[k], writes[k + 1], writes[k + 2]
+    end
+  end
+  return flat
+end
+
+local function tasks_of(c, member)
+  local tasks = redis.call('HGET', c, 't' .. member)
+  return tasks and cmsgpack.unpack(tasks) or {''}
+end
+
+-- Reading -------------------------------------------------------------------
+
+local function read_pieces(c, entries)
+  local numbers, pieces = {}, {}
+  for _, range in ipairs(ranges_of(entries)) do
+    for number = range[1], range[1] + range[2] - 1 do numbers[#numbers + 1] = string.format('%d', number) end
+  end
+  for at = 1, #numbers, CHUNK do
+    local found = redis.call('HMGET', c, unpack(numbers, at, math.min(at + CHUNK - 1, #numbers)))
+    for k = 1, #found do
+      if not found[k] then error({err = 'RTMEM_CORRUPT piece ' .. numbers[at + k - 1] .. ' is gone'}) end
+      pieces[#pieces + 1] = found[k]
+    end
+  end
+  return pieces
+end
+
+-- {member, nonce, parent, body, metadata, stamp, entries, pieces, writes}
+local function read_tuple(c, member, raw)
+  local r = unpack_record(raw)
+  local tasks = tasks_of(c, member)
+  return {
+    member, r.nonce, r.parent, r.body, r.metadata, tasks[1],
+    r.entries, read_pieces(c, r.entries), read_writes(c, member, tasks),
+  }
+end
+
+-- ARGV  1 member or ''   2 head field   3-5 member, nonce and stamp that the caller holds, or ''
+local function get(keys, argv)
+  local c = keys[1]
+  check_thread(c)
+  local member = argv[1]
+  if member == '' then member = redis.call('HGET', c, argv[2]) end
+  if not member then return false end
+  local raw = redis.call('HGET', c, 'c' .. member)
+  if not raw then
+    if argv[1] == '' then error({err = 'RTMEM_CORRUPT the latest checkpoint has no record'}) end
+    return false
+  end
+  if member == argv[3] then
+    local nonce = unpack_record(raw).nonce
+    if nonce == argv[4] and tasks_of(c, member)[1] == argv[5] then return {'same'} end
+  end
+  return read_tuple(c, member, raw)
+end
+
+-- Putting -------------------------------------------------------------------
+
+-- The entries of a put, with the numbers its new pieces will have; nil if the base does not hold what it should.
+local function resolve_entries(argv, last_arg, base, first)
+  local inherited = {}
+  if base then
+    for k = 1, #base.entries, 4 do inherited[base.entries[k]] = k end
+  end
+  local entries = {}
+  for at = 15, last_arg, 4 do
+    local name, version, kind, data = argv[at], argv[at + 1], argv[at + 2], argv[at + 3]
+    if kind == '=' then
+      local k = inherited[name]
+      if not k or base.entries[k + 1] ~= version then return nil end
+      kind, data = base.entries[k + 2], base.entries[k + 3]
+    elseif kind == 'P' then
+      kind, data = 'p', string.format('%d', first + tonumber(data))
+    elseif kind == 'L' then
+      kind = 'l'
+      data = data:gsub('%+(%d+)', function(k) return string.format('%d', first + tonumber(k)) end)
+    end
+    local n = #entries
+    entries[n + 1], entries[n + 2], entries[n + 3], entries[n + 4] = name, version, kind, data
+  end
+  return entries
+end
+
+-- A shallow put removes what it replaces: one checkpoint, or all of the namespace if a full saver wrote there.
+local function replace_others(c, i, member, head, head_field, solely_shallow, gone)
+  local others = {}
+  if not solely_shallow then
+    local suffix = '\0' .. head_field:sub(2)
+    for _, other in ipairs(redis.call('ZRANGE', i, 0, -1)) do
+      if other ~= member and other:sub(-#suffix) == suffix then others[#others + 1] = other end
+    end
+  elseif head and head ~= member then
+    others[1] = head
+  end
+  for _, other in ipairs(others) do
+    local raw = redis.call('HGET', c, 'c' .. other)
+    if raw then ranges_of(unpack_record(raw).entries, gone) end
+    redis.call('HDEL', c, 'c' .. other)
+    redis.call('ZREM', i, other)
+    delete_writes(c, other)
+  end
+end
+
+-- Writes that came before their checkpoint: it is here now. Those of older checkpoints die with a shallow put.
+local function settle_early(c, raw, shallow, member, ns)
+  local early, waiting = cmsgpack.unpack(raw), {}
+  for _, other in ipairs(early) do
+    if shallow and other:sub(-#ns - 1) == '\0' .. ns and is_after(member, other) then
+      delete_writes(c, other)
+    elseif other ~= member then
+      waiting[#waiting + 1] = other
+    end
+  end
+  if #waiting < #early then set_early(c, waiting) end
+end
+
+-- ARGV  1 'full' or 'shallow'  2 member  3 head field  4 parent member or ''  5 nonce  6 run_id  7 delta channels
+--       8 base member or ''  9 base nonce or '' (then only '=' entries may be used)  10 ttl_ms or 0  11 fence or ''
+--       12 body  13 metadata  14 number of entries
+--       then per entry: name, version, kind, data;  then the new pieces
+--       kinds of entries: those above, and  '=' as in the base (same name and version)
+--       P the k-th new piece (from 0)  L ranges, "+k:n" for new pieces, "a:n" for pieces of the base
+local function put(keys, argv)
+  local c, i, d = keys[1], keys[2], keys[3]
+  local shallow, member, head_field, parent = argv[1] == 'shallow', argv[2], argv[3], argv[4]
+  local stored = redis.call('HMGET', c, 'v', 'n', 's', head_field, 'c' .. member, 'c' .. argv[8], 'e', 'm', 'f')
+  local version, head, old_raw, base_raw = stored[1], stored[4], stored[5], stored[6]
+  local solely_shallow = stored[3] or not version
+  check_layout(version)
+  local grave = redis.call('GET', d)
+  if grave and (not is_after(member, grave) or
+      (parent ~= '' and redis.call('HEXISTS', c, 'c' .. parent) == 0)) then
+    error({err = 'RTMEM_DELETED a checkpoint of a run that began before the thread was deleted'})
+  end
+  check_fence(c, stored[9], argv[11])
+
+  local base
+  if argv[8] ~= '' then
+    base = base_raw and unpack_record(base_raw)
+    if not base or (argv[9] ~= '' and base.nonce ~= argv[9]) then return {'stale'} end
+  end
+  local first = tonumber(stored[2] or '1')
+  local last_arg = 14 + 4 * tonumber(argv[14])
+  local entries = resolve_entries(argv, last_arg, base, first)
+  if not entries then return {'stale'} end
+  if shallow and head and is_after(head, member) then
+    -- A slower writer with an older id: the latest checkpoint stays.
+    return {'late'}
+  end
+
+  local fields = {'c' .. member, pack_record({
+    parent = parent, nonce = argv[5], run_id = argv[6], delta = argv[7],
+    body = argv[12], metadata = argv[13], entries = entries,
+  })}
+  local function set(field, value)
+    local n = #fields
+    fields[n + 1], fields[n + 2] = field, value
+  end
+  if not version then set('v', LAYOUT) end
+  if not head or is_after(member, head) then set(head_field, member) end
+  if shallow and not version then set('s', '1') end
+  if #argv > last_arg then set('n', string.format('%d', first + #argv - last_arg)) end
+  for k = 1, #argv - last_arg do set(string.format('%d', first + k - 1), argv[last_arg + k]) end
+  for at = 1, #fields, CHUNK do
+    redis.call('HSET', c, unpack(fields, at, math.min(at + CHUNK - 1, #fields)))
+  end
+  if not old_raw then redis.call('ZADD', i, 0, member) end
+  if not shallow and stored[3] then redis.call('HDEL', c, 's') end
+  if stored[8] then tell_sweep(c, entries) end
+
+  local gone = {}
+  if old_raw then ranges_of(unpack_record(old_raw).entries, gone) end
+  if shallow then replace_others(c, i, member, head, head_field, solely_shallow, gone) end
+  if shallow and solely_shallow then
+    if #gone > 0 then delete_pieces(c, minus(normal(gone), normal(ranges_of(entries))), math.huge) end
+  else
+    add_trash(c, gone)
+  end
+  if stored[7] then settle_early(c, stored[7], shallow, member, head_field:sub(2)) end
+  expire(c, i, argv[10])
+  return {'ok', string.format('%d', first), shallow and not solely_shallow and #gone > 0 and 'sweep' or ''}
+end
+
+-- ARGV  1 'full' or 'shallow'  2 member  3 head field  4 stamp  5 ttl_ms or 0  6 fence or ''
+--       7 '1': the caller knows that the checkpoint was stored  8 task_id  9 task_path
+--       then per write: idx, channel, value.  idx < 0: the latest wins; otherwise the first does.
+local function put_writes(keys, argv)
+  local c, i, d = keys[1], keys[2], keys[3]
+  local member, task_id = argv[2], argv[8]
+  local version = check_thread(c)
+  local known = redis.call('HEXISTS', c, 'c' .. member) == 1
+  if not known then
+    if redis.call('EXISTS', d) == 1 then
+      error({err = 'RTMEM_DELETED writes of a run that began before the thread was deleted'})
+    end
+    local head = redis.call('HGET', c, argv[3])
+    -- The checkpoint was there and is gone: expired, pruned or replaced. Its writes must not bring it back.
+    if argv[7] == '1' or (argv[1] == 'shallow' and head and is_after(head, member)) then return {'gone'} end
+  end
+  check_fence(c, redis.call('HGET', c, 'f'), argv[6])
+
+  local field = 'w' .. member .. '\0' .. task_id
+  local tasks = tasks_of(c, member)
+  local raw = redis.call('HGET', c, field)
+  local writes = raw and cmsgpack.unpack(raw) or {argv[9]}
+  if not raw then tasks[#tasks + 1] = task_id end
+  local place = {}
+  for at = 2, #writes, 3 do place[writes[at]] = at end
+  for at = 10, #argv, 3 do
+    local idx, position = argv[at], place[argv[at]]
+    if not position then
+      position = #writes + 1
+      place[idx] = position
+      writes[position], writes[position + 1], writes[position + 2] = idx, argv[at + 1], argv[at + 2]
+    elseif idx:sub(1, 1) == '-' then
+      writes[position + 1], writes[position + 2] = argv[at + 1], argv[at + 2]
+    end
+  end
+  tasks[1] = argv[4]
+  redis.call('HSET', c, field, cmsgpack.pack(writes), 't' .. member, cmsgpack.pack(tasks))
+  if not version then redis.call('HSET', c, 'v', LAYOUT) end
+  if not known then
+    local early, listed = early_members(c), false
+    for _, other in ipairs(early) do listed = listed or other == member end
+    if not listed then
+      early[#early + 1] = member
+      set_early(c, early)
+    end
+  end
+  expire(c, i, argv[5])
+  return {'ok'}
+end
+
+-- Listing -------------------------------------------------------------------
+
+-- Whether the record may satisfy the filter. Only plain values of a plain msgpack map are compared; the caller, who
+-- can decode everything, has the last word.
+local function may_match(metadata, filter)
+  if #filter == 0 or metadata:sub(1, 1) ~= 'm' then return true end
+  local readable, map = pcall(cmsgpack.unpack, metadata:sub(2))
+  if not readable or type(map) ~= 'table' then return true end
+  for at = 1, #filter, 2 do
+    local value = map[filter[at]]
+    if value == nil or (type(value) == 'string' and value ~= filter[at + 1]) then return false end
+  end
+  return true
+end
+
+-- Newest first.
+-- ARGV  1 start: '+' or '(' and a member   2 '1': only namespace 3   3 NUL and namespace   4 checkpoint id, escaped, or ''
+--       5 tuples per page  6 bytes per page  then string filters: key, value
+-- Replies  {cursor or '', tuple, tuple, ...}
+local function list_page(keys, argv)
+  local c, i = keys[1], keys[2]
+  check_thread(c)
+  local start, suffix, want, bytes_left = argv[1], argv[3], tonumber(argv[5]), tonumber(argv[6])
+  local filter = {}
+  for at = 7, #argv do filter[#filter + 1] = argv[at] end
+  local stop = '-'
+  if argv[4] ~= '' then
+    start, stop = '[' .. argv[4] .. '\1', '[' .. argv[4] .. '\0'
+  end
+  local page, looked = {''}, 0
+  while true do
+    local members = redis.call('ZREVRANGEBYLEX', i, start, stop, 'LIMIT', 0, 200)
+    if #members == 0 then return page end
+    for _, member in ipairs(members) do
+      start = '(' .. member
+      looked = looked + 1
+      if argv[2] == '0' or member:sub(-#suffix) == suffix then
+        local raw = redis.call('HGET', c, 'c' .. member)
+        if not raw then error({err = 'RTMEM_CORRUPT the index lists a checkpoint without record'}) end
+        local r = unpack_record(raw)
+        if may_match(r.metadata, filter) then
+          local tuple = read_tuple(c, member, raw)
+          page[#page + 1] = tuple
+          bytes_left = bytes_left - #raw
+          for _, piece in ipairs(tuple[8]) do bytes_left = bytes_left - #piece end
+        end
+      end
+      if #page > want or bytes_left <= 0 or looked >= SCAN_MAX then
+        page[1] = start
+        return page
+      end
+    end
+  end
+end
+
+-- Deleting ------------------------------------------------------------------
+
+-- ARGV  1 the highest member that is dead from now on  2 ttl_ms of the tombstone
+local function delete_thread(keys, argv)
+  redis.call('SET', keys[3], argv[1], 'PX', argv[2])
+  -- UNLINK frees in another thread: a long thread does not hold the server.
+  return redis.call('UNLINK', keys[1], keys[2])
+end
+
+-- What prune and delete_for_runs decide on, oldest first.
+-- ARGV  1 start: '-' or '(' and a member   2 how many
+-- Replies  {cursor or '', member, parent, run_id, delta channels, channels with a value, member, ...}
+local function skeleton(keys, argv)
+  local c = keys[1]
+  check_thread(c)
+  local members = redis.call('ZRANGEBYLEX', keys[2], argv[1], '+', 'LIMIT', 0, argv[2])
+  local page = {#members < tonumber(argv[2]) and '' or '(' .. members[#members]}
+  for _, member in ipairs(members) do
+    local r = unpack_record(redis.call('HGET', c, 'c' .. member))
+    local valued = {}
+    for at = 1, #r.entries, 4 do
+      if r.entries[at + 2] ~= '-' then valued[#valued + 1] = r.entries[at] end
+    end
+    local n = #page
+    page[n + 1], page[n + 2], page[n + 3], page[n + 4], page[n + 5] = member, r.parent, r.run_id, r.delta, valued
+  end
+  return page
+end
+
+local function namespace_of(member)
+  return member:sub(member:find('\0', 1, true) + 1)
+end
+
+local function find_head(i, suffix)
+  local start = '+'
+  while true do
+    local members = redis.call('ZREVRANGEBYLEX', i, start, '-', 'LIMIT', 0, 200)
+    if #members == 0 then return nil end
+    for _, member in ipairs(members) do
+      if member:sub(-#suffix) == suffix then return member end
+      start = '(' .. member
+    end
+  end
+end
+
+-- Delete some checkpoints with their writes. Their pieces become trash, for the sweep.  ARGV members
+local function forget(keys, argv)
+  local c, i = keys[1], keys[2]
+  check_thread(c)
+  local gone, deleted = {}, 0
+  for _, member in ipairs(argv) do
+    local raw = redis.call('HGET', c, 'c' .. member)
+    if raw then
+      ranges_of(unpack_record(raw).entries, gone)
+      delete_writes(c, member)
+      redis.call('HDEL', c, 'c' .. member)
+      redis.call('ZREM', i, member)
+      deleted = deleted + 1
+      local ns = namespace_of(member)
+      if redis.call('HGET', c, 'h' .. ns) == member then
+        local head = find_head(i, '\0' .. ns)
+        if head then redis.call('HSET', c, 'h' .. ns, head) else redis.call('HDEL', c, 'h' .. ns) end
+      end
+    end
+  end
+  add_trash(c, gone)
+  return deleted
+end
+
+-- Delete writes that no checkpoint ever followed, up to the newest member the caller has seen.  ARGV 1 member
+local function forget_early(keys, argv)
+  local c, waiting = keys[1], {}
+  check_thread(c)
+  for _, member in ipairs(early_members(c)) do
+    if is_after(member, argv[1]) then waiting[#waiting + 1] = member else delete_writes(c, member) end
+  end
+  set_early(c, waiting)
+  return #waiting
+end
+
+-- One step of freeing the pieces that nobody refers to any more. Replies 1 while there is more to do.
+--
+-- Mark: read every record, page by page, and unite what they refer to; put() adds what is written meanwhile.
+-- Free: trash that is not live. A put cannot refer to it: its base would be a record, hence live. Trash that arrives
+-- after the mark began waits for the next sweep, because the records it came from may have been marked already.
+local function sweep(keys, argv)
+  local c, i = keys[1], keys[2]
+  check_thread(c)
+  local state = redis.call('HGET', c, 'm')
+  local m
+  if state then
+    m = cmsgpack.unpack(state)
+  else
+    local trash = redis.call('HGET', c, 'x')
+    if not trash then return 0 end
+    m = {'mark', '-', '', trash}
+    redis.call('HDEL', c, 'x')
+  end
+  if m[1] == 'mark' then
+    local members = redis.call('ZRANGEBYLEX', i, m[2], '+', 'LIMIT', 0, SWEEP_RECORDS)
+    local live = parse_ranges(m[3])
+    for _, member in ipairs(members) do
+      ranges_of(unpack_record(redis.call('HGET', c, 'c' .. member)).entries, live)
+      m[2] = '(' .. member
+    end
+    m[3] = format_ranges(normal(live))
+    if #members < SWEEP_RECORDS then
+      m[1], m[4] = 'free', format_ranges(minus(normal(parse_ranges(m[4])), normal(live)))
+    end
+  else
+    m[4] = format_ranges(delete_pieces(c, parse_ranges(m[4]), SWEEP_PIECES))
+  end
+  if m[1] == 'free' and m[4] == '' then
+    redis.call('HDEL', c, 'm')
+    if redis.call('HEXISTS', c, 'x') == 1 then return 1 end
+    local rest = redis.call('HMGET', c, 'e', 'f')
+    if redis.call('EXISTS', i) == 0 and not rest[1] and not rest[2] then redis.call('UNLINK', c) end
+    return 0
+  end
+  redis.call('HSET', c, 'm', cmsgpack.pack(m))
+  return 1
+end
+
+-- Delta channels ------------------------------------------------------------
+
+-- Walk from the parent of a checkpoint to the root, collecting the writes of some channels; each channel stops at
+-- the first ancestor that stores a value of it.
+-- ARGV  1 member or ''   2 head field   then channels
+-- Replies  {writes of the parent, writes of its parent, ..., {channel, kind, data, pieces, channel, ...}}
+local function delta_history(keys, argv)
+  local c = keys[1]
+  check_thread(c)
+  local member = argv[1] ~= '' and argv[1] or redis.call('HGET', c, argv[2])
+  local wanted, left = {}, 0
+  for at = 3, #argv do wanted[argv[at]], left = true, left + 1 end
+  local reply, seeds = {}, {}
+  local raw = member and redis.call('HGET', c, 'c' .. member)
+  member = raw and unpack_record(raw).parent or ''
+  while member ~= '' and left > 0 do
+    raw = redis.call('HGET', c, 'c' .. member)
+    if not raw then break end
+    local r = unpack_record(raw)
+    local writes, kept = read_writes(c, member, tasks_of(c, member)), {}
+    for at = 1, #writes, 5 do
+      if wanted[writes[at + 3]] then
+        for k = at, at + 4 do kept[#kept + 1] = writes[k] end
+      end
+    end
+    reply[#reply + 1] = kept
+    for at = 1, #r.entries, 4 do
+      local channel, kind = r.entries[at], r.entries[at + 2]
+      if wanted[channel] and kind ~= '-' then
+        wanted[channel], left = nil, left - 1
+        local n = #seeds
+        seeds[n + 1], seeds[n + 2], seeds[n + 3] = channel, kind, r.entries[at + 3]
+        seeds[n + 4] = read_pieces(c, {channel, '', kind, r.entries[at + 3]})
+      end
+    end
+    member = r.parent
+  end
+  reply[#reply + 1] = seeds
+  return reply
+end
+
+-- Copying -------------------------------------------------------------------
+
+-- Everything that belongs to some checkpoints, to be stored under another thread.
+-- ARGV members  Replies  {member, record, tasks, {task writes, ...}, {number, piece, ...}, member, ...}
+local function export(keys, argv)
+  local c, reply = keys[1], {}
+  check_thread(c)
+  for _, member in ipairs(argv) do
+    local raw = redis.call('HGET', c, 'c' .. member)
+    if raw then
+      local tasks, writes = tasks_of(c, member), {}
+      for at = 2, #tasks do writes[#writes + 1] = redis.call('HGET', c, 'w' .. member .. '\0' .. tasks[at]) end
+      local n = #reply
+      reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = member, raw, cmsgpack.pack(tasks), writes
+      reply[n + 5] = format_ranges(normal(ranges_of(unpack_record(raw).entries)))
+    end
+  end
+  return reply
+end
+
+-- Some pieces.  ARGV numbers
+local function read_numbers(keys, argv)
+  check_thread(keys[1])
+  return redis.call('HMGET', keys[1], unpack(argv))
+end
+
+-- Reserve numbers for pieces of another thread. They count as trash until a record refers to them, so that a copy
+-- that was broken off leaves nothing behind.  ARGV 1 how many numbers  2 ttl_ms  Replies the first
+local function reserve(keys, argv)
+  local c, i, d = keys[1], keys[2], keys[3]
+  check_thread(c)
+  local first = tonumber(redis.call('HGET', c, 'n') or '1')
+  redis.call('HSET', c, 'v', LAYOUT, 'n', string.format('%d', first + tonumber(argv[1])))
+  redis.call('DEL', d)
+  if tonumber(argv[1]) > 0 then add_trash(c, {{first, tonumber(argv[1])}}) end
+  expire(c, i, argv[2])
+  return string.format('%d', first)
+end
+
+-- ARGV  1 shift of the piece numbers  2 ttl_ms  3 number of pieces, then number and piece each,
+--       then per checkpoint: member, record, tasks, number of task writes, task writes
+local function import(keys, argv)
+  local c, i = keys[1], keys[2]
+  check_thread(c)
+  local shift, at = tonumber(argv[1]), 4
+  for _ = 1, tonumber(argv[3]) do
+    redis.call('HSET', c, string.format('%d', tonumber(argv[at]) + shift), argv[at + 1])
+    at = at + 2
+  end
+  while at <= #argv do
+    local member, r, tasks = argv[at], unpack_record(argv[at + 1]), cmsgpack.unpack(argv[at + 2])
+    for k = 1, #r.entries, 4 do
+      local kind, data = r.entries[k + 2], r.entries[k + 3]
+      if kind == 'p' then
+        r.entries[k + 3] = string.format('%d', tonumber(data) + shift)
+      elseif kind == 'l' then
+        local ranges = parse_ranges(data)
+        for _, range in ipairs(ranges) do range[1] = range[1] + shift end
+        r.entries[k + 3] = format_ranges(ranges)
+      end
+    end
+    local old = redis.call('HGET', c, 'c' .. member)
+    if old then add_trash(c, ranges_of(unpack_record(old).entries)) end
+    delete_writes(c, member)
+    redis.call('HSET', c, 'c' .. member, pack_record(r))
+    redis.call('ZADD', i, 0, member)
+    if redis.call('HEXISTS', c, 'm') == 1 then tell_sweep(c, r.entries) end
+    if #tasks > 1 then
+      redis.call('HSET', c, 't' .. member, cmsgpack.pack(tasks))
+      for k = 2, #tasks do redis.call('HSET', c, 'w' .. member .. '\0' .. tasks[k], argv[at + 2 + k]) end
+    end
+    local head_field = 'h' .. namespace_of(member)
+    local head = redis.call('HGET', c, head_field)
+    if not head or is_after(member, head) then redis.call('HSET', c, head_field, member) end
+    at = at + 4 + tonumber(argv[at + 3])
+  end
+  expire(c, i, argv[2])
+  return 1
+end
+
+redis.register_function{function_name = 'rtmem_v1_checkpoint_get', callback = get, flags = {'no-writes'}}
+redis.register_function{function_name = 'rtmem_v1_checkpoint_list_page', callback = list_page, flags = {'no-writes'}}
+redis.register_function{function_name = 'rtmem_v1_checkpoint_skeleton', callback = skeleton, flags = {'no-writes'}}
+redis.register_function{function_name = 'rtmem_v1_checkpoint_delta_history', callback = delta_history, flags = {'no-writes'}}
+redis.register_function{function_name = 'rtmem_v1_checkpoint_export', callback = export, flags = {'no-writes'}}
+redis.register_function{function_name = 'rtmem_v1_checkpoint_read_numbers', callback = read_numbers, flags = {'no-writes'}}
+redis.register_function('rtmem_v1_checkpoint_put', put)
+redis.register_function('rtmem_v1_checkpoint_put_writes', put_writes)
+redis.register_function('rtmem_v1_checkpoint_reserve', reserve)
+redis.register_function('rtmem_v1_checkpoint_import', import)
+-- Deleting must work when Redis is full.
+redis.register_function{function_name = 'rtmem_v1_checkpoint_delete_thread', callback = delete_thread, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_checkpoint_forget', callback = forget, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_checkpoint_forget_early', callback = forget_early, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_checkpoint_sweep', callback = sweep, flags = {'allow-oom'}}

@@ -1,0 +1,62 @@
+"""Values to stored bytes and back, around LangGraph's serialiser.
+
+A stored value is one letter that names its type, then its bytes: `m` msgpack, `n` None, `b` bytes, `a` bytearray,
+`j` json, `p` pickle; `x` for any other type, followed by the length of its name and the name (an encrypting serialiser
+uses `msgpack+aes`). `z` in front of it all: the rest is zstd-compressed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import zstandard
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from rtmem.errors import CorruptRecordError
+
+_LETTERS = {"msgpack": b"m", "null": b"n", "bytes": b"b", "bytearray": b"a", "json": b"j", "pickle": b"p"}
+_TYPES = {letter[0]: name for name, letter in _LETTERS.items()}
+_OTHER, _COMPRESSED = b"x", b"z"
+
+# Level 1: about 400 MB/s; every level above costs more time than the bytes it saves on a local AOF.
+_LEVEL = 1
+
+
+class Serde:
+    """A LangGraph serialiser with rtmem's framing and compression."""
+
+    __slots__ = ("_compress_min", "_dumps_typed", "_loads_typed")
+
+    def __init__(self, serializer: SerializerProtocol, compress_bytes_min: int) -> None:
+        self._dumps_typed = serializer.dumps_typed
+        self._loads_typed = serializer.loads_typed
+        self._compress_min = compress_bytes_min
+
+    def dumps(self, value: Any) -> bytes:
+        """`value` as stored bytes. Raises what the serialiser raises for a value it cannot encode."""
+        kind, data = self._dumps_typed(value)
+        letter = _LETTERS.get(kind)
+        if letter is None:
+            name = kind.encode()
+            letter = _OTHER + bytes((len(name),)) + name
+        framed = letter + data
+        if self._compress_min and len(framed) >= self._compress_min:
+            compressed = zstandard.compress(framed, _LEVEL)
+            if len(compressed) < len(framed) * 0.9:
+                return _COMPRESSED + compressed
+        return framed
+
+    def loads(self, stored: bytes) -> Any:
+        """The value of `stored`. Raises CorruptRecordError for bytes that are none."""
+        if stored[:1] == _COMPRESSED:
+            try:
+                stored = zstandard.decompress(stored[1:])
+            except zstandard.ZstdError as exc:
+                raise CorruptRecordError(f"a stored value of {len(stored)} bytes does not decompress: {exc}") from exc
+        kind = _TYPES.get(stored[0]) if stored else None
+        if kind is not None:
+            return self._loads_typed((kind, stored[1:]))
+        if stored[:1] != _OTHER:
+            raise CorruptRecordError(f"a stored value begins with {stored[:4]!r}, which is no type letter")
+        end = 2 + stored[1]
+        return self._loads_typed((stored[2:end].decode(), stored[end:]))

@@ -1,0 +1,235 @@
+"""A list as shared pieces: which neighbours are stored already, which are new.
+
+A conversation grows by a message at a time; storing the whole list at every step costs the square of the talk. Here
+a list is an ordered sequence of *pieces*, each the encoding of one or a few neighbouring elements, and a checkpoint
+names its pieces by ranges of numbers. Appending one message to 2,500 stores one piece and the text `17:2500,2519:1`.
+
+Whether an element is stored already is decided by a *fingerprint* of what it holds now, not by identity (LangGraph
+hands out new objects at every invocation) nor by `==` (1 == True == 1.0, and key order would be lost). So removing,
+reordering, editing and mutating an old message in place are all seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import ormsgpack
+from pydantic import BaseModel
+from xxhash import xxh3_128_digest
+
+_ELEMENTS_PER_PIECE_MAX = 64
+_PLAIN = frozenset({int, float, bool, type(None)})
+
+# Everything that msgpack would make look like something else goes to `default`, which raises.
+_EXACT = (
+    ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
+    | ormsgpack.OPT_PASSTHROUGH_TUPLE
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+)
+
+
+def _refuse(value: object) -> Any:
+    raise TypeError
+
+
+class _Seeds(dict[type, int]):
+    # One secret seed per class and process: equal contents of two classes differ, and nobody outside can craft two
+    # contents that collide.
+    def __missing__(self, cls: type) -> int:
+        seed = self[cls] = int.from_bytes(os.urandom(8), "little")
+        return seed
+
+
+_seeds = _Seeds()
+
+
+def fingerprint(value: Any) -> bytes | None:
+    """16 bytes that differ whenever what would be stored differs; None for a value that has to be encoded to know."""
+    cls = type(value)
+    try:
+        if isinstance(value, BaseModel):
+            if value.__pydantic_extra__ or value.__pydantic_private__:
+                state: Any = (value.__dict__, value.__pydantic_extra__, value.__pydantic_private__)
+                return xxh3_128_digest(ormsgpack.packb(list(state), _refuse, _EXACT), _seeds[cls])
+            return xxh3_128_digest(ormsgpack.packb(value.__dict__, _refuse, _EXACT), _seeds[cls])
+        if cls is dict or cls is str or cls is list or cls in _PLAIN:
+            return xxh3_128_digest(ormsgpack.packb(value, _refuse, _EXACT), _seeds[cls])
+    except (TypeError, ormsgpack.MsgpackEncodeError):
+        pass  # a tuple, a datetime, an object, a lone surrogate somewhere inside
+    return None
+
+
+def digest(stored: bytes) -> bytes:
+    """Identity of encoded bytes, for values without fingerprint."""
+    return blake2b(stored, digest_size=16).digest()
+
+
+def is_shareable(value: object) -> bool:
+    """Whether `value` is a list that is worth splitting: of messages, dicts, texts, not of numbers."""
+    if type(value) is not list or not value:
+        return False
+    sample = (value[0], value[len(value) // 2], value[-1])
+    return any(type(element) not in _PLAIN for element in sample)
+
+
+@dataclass(slots=True)
+class ListImage:
+    """What this process knows of a stored list: fingerprints of its elements, and the pieces that hold them."""
+
+    prints: list[bytes] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)  # elements per piece
+    numbers: list[int] = field(default_factory=list)  # piece numbers, in order
+
+
+@dataclass(slots=True)
+class Piece:
+    """A run of elements of a list: stored already as `number`, or new, as the `fresh`-th new piece."""
+
+    size: int
+    number: int = -1
+    fresh: int = -1
+
+
+@dataclass(slots=True)
+class Cut:
+    """A list cut into pieces: the first `kept` of `known`, then `tail`."""
+
+    known: ListImage
+    prints: list[bytes] = field(default_factory=list)
+    kept: int = 0
+    tail: list[Piece] = field(default_factory=list)
+
+
+Encode = Callable[[list[Any]], bytes]
+
+
+def print_of(element: Any, encode: Encode) -> bytes:
+    """The fingerprint of a list's element, by encoding it where it must be."""
+    return fingerprint(element) or digest(encode([element]))
+
+
+def split(elements: list[Any], cut: Cut, encode: Encode, fresh: list[bytes], piece_bytes_min: int) -> Iterator[None]:
+    """Fill `cut`: pieces that are known where the contents are the same, new ones, appended to `fresh`, elsewhere.
+
+    Yields now and then, so that a long list can be worked off in slices.
+    """
+    prints, known, tail = cut.prints, cut.known, cut.tail
+    for at, element in enumerate(elements):
+        prints.append(print_of(element, encode))
+        if at & 255 == 255:
+            yield
+    cut.kept, at = _common_start(prints, known)
+    index = _index(known, cut.kept) if at < len(prints) else {}
+    per_piece, run = 4, at
+    while at < len(prints):
+        found = _find(index, prints, at)
+        if run < at and (found or at - run >= per_piece):
+            per_piece = _store(elements, run, at, cut, encode, fresh, piece_bytes_min)
+            run = at
+            yield
+        if found:
+            size, number = found
+            tail.append(Piece(size, number))
+            run = at = at + size
+        else:
+            at += 1
+    if run < at:
+        _store(elements, run, at, cut, encode, fresh, piece_bytes_min)
+
+
+def _store(
+    elements: list[Any], start: int, stop: int, cut: Cut, encode: Encode, fresh: list[bytes], bytes_min: int
+) -> int:
+    """Encode a run as a new piece; answers how many elements the next one should have."""
+    run = elements[start:stop]
+    stored = encode(run)
+    # Fingerprinted again: another task may have changed an element since, and print and bytes must be of one moment.
+    cut.prints[start:stop] = [print_of(element, encode) for element in run]
+    cut.tail.append(Piece(stop - start, fresh=len(fresh)))
+    fresh.append(stored)
+    return max(1, min(_ELEMENTS_PER_PIECE_MAX, bytes_min * len(run) // max(1, len(stored))))
+
+
+def _common_start(prints: list[bytes], known: ListImage) -> tuple[int, int]:
+    """How many leading pieces of `known` are unchanged, and how many elements they hold."""
+    # The usual case, an append, is decided by one comparison of lists in C.
+    stop = len(known.prints)
+    if prints[:stop] == known.prints:
+        return len(known.numbers), stop
+    pairs = zip(prints, known.prints, strict=False)
+    stop = next((k for k, (new, old) in enumerate(pairs) if new != old), min(len(prints), stop))
+    at = 0
+    for kept, size in enumerate(known.sizes):
+        if at + size > stop:
+            return kept, at
+        at += size
+    return len(known.sizes), at
+
+
+def _index(known: ListImage, skip: int) -> dict[bytes, list[tuple[list[bytes], int]]]:
+    """The pieces of `known` behind the first `skip`, by the fingerprint of their first element."""
+    index: dict[bytes, list[tuple[list[bytes], int]]] = {}
+    at = sum(known.sizes[:skip])
+    for size, number in zip(known.sizes[skip:], known.numbers[skip:], strict=True):
+        index.setdefault(known.prints[at], []).append((known.prints[at : at + size], number))
+        at += size
+    return index
+
+
+def _find(index: dict[bytes, list[tuple[list[bytes], int]]], prints: list[bytes], at: int) -> tuple[int, int] | None:
+    for piece, number in index.get(prints[at], ()):
+        if prints[at : at + len(piece)] == piece:
+            return len(piece), number
+    return None
+
+
+def ranges_text(cut: Cut) -> str:
+    """The pieces of `cut` as the text a put sends: "17:2500,+0:1"."""
+    ranges: list[tuple[str, int, int]] = [("", start, count) for start, count in _runs(cut.known.numbers[: cut.kept])]
+    for piece in cut.tail:
+        sign, start = ("+", piece.fresh) if piece.number < 0 else ("", piece.number)
+        if ranges and ranges[-1][0] == sign and ranges[-1][1] + ranges[-1][2] == start:
+            ranges[-1] = (sign, ranges[-1][1], ranges[-1][2] + 1)
+        else:
+            ranges.append((sign, start, 1))
+    return ",".join(f"{sign}{start}:{count}" for sign, start, count in ranges)
+
+
+def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """`numbers` as (start, count); long runs are found by doubling, not by walking."""
+    at = 0
+    while at < len(numbers):
+        start, good = numbers[at], 1
+        # Piece numbers of a conversation are mostly consecutive; equality with a range is one comparison in C.
+        step = len(numbers) - at
+        while step:
+            if numbers[at : at + good + step] == list(range(start, start + good + step)):
+                good += step
+                step = min(step, len(numbers) - at - good)
+            else:
+                step //= 2
+        yield start, good
+        at += good
+
+
+def numbers_of(ranges: bytes) -> list[int]:
+    """The piece numbers of a stored list, in order."""
+    numbers: list[int] = []
+    for part in ranges.split(b",") if ranges else ():
+        start, count = part.split(b":")
+        numbers.extend(range(int(start), int(start) + int(count)))
+    return numbers
+
+
+def image_of(cut: Cut, first: int) -> ListImage:
+    """What is stored once the server has given `first` as the number of the first new piece."""
+    numbers = cut.known.numbers[: cut.kept]
+    numbers += [piece.number if piece.number >= 0 else first + piece.fresh for piece in cut.tail]
+    return ListImage(cut.prints, cut.known.sizes[: cut.kept] + [piece.size for piece in cut.tail], numbers)
