@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import anyio
+import httpx
 import pytest
-from langgraph_sdk import get_client
+from langgraph_sdk import get_client, get_sync_client
+from langgraph_sdk.errors import AuthenticationError
 
-from tests.gateway.conftest import ServeGateway
+from tests.gateway.conftest import Served, ServeGateway
+from tests.gateway.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -45,3 +48,184 @@ async def test_a_run_streams_its_message_token_by_token(serve_gateway: ServeGate
                 output = await thread.output
         assert tokens == ["You said hello 8:", *(f" word{n}" for n in range(8))]
         assert output["messages"][-1]["content"][0]["text"] == "".join(tokens)
+
+
+def text_of(message: Any) -> str:
+    """Stored content is a string or a list of blocks, as LangChain made it."""
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
+
+
+@pytest.mark.parametrize("assistant", ["chat", "slow"])
+async def test_several_turns_on_one_stream_each_end_with_their_own_output(
+    serve_gateway: ServeGateway, assistant: str
+) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key="token-of-alice") as client:
+            for number in range(5):
+                # A new stream object on the same thread: an old `completed` must not end its first run.
+                async with client.threads.stream("t", assistant_id=assistant, transport="websocket") as thread:
+                    await thread.run.start(input=said(f"turn {number}"))
+                    output = await thread.output
+                assert len(output["messages"]) == 2 * (number + 1)
+                assert text_of(output["messages"][-2]) == f"turn {number}"
+
+
+async def test_a_run_that_ends_before_its_client_listens_is_heard(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key="token-of-alice") as client:
+            # Without a thread id the SDK opens its first stream after run.start has been answered.
+            async with client.threads.stream(assistant_id="chat", transport="websocket") as thread:
+                await thread.run.start(input=said("quick"))
+                await served_idle(served, thread.thread_id)
+                output = await thread.output.with_timeout(5)
+                assert [tokens[0] for tokens in await tokens_of(thread)] == ["You said quick:"]
+        assert text_of(output["messages"][-1]).startswith("You said quick")
+
+
+async def served_idle(served: Served, thread_id: str) -> None:
+    """Waits until the gateway has nothing more to do on a thread."""
+    thread = served.gateway.threads.get("alice", thread_id)
+    await eventually(lambda: thread.run is None)
+
+
+async def test_values_are_told_after_each_step_and_end_in_the_stored_state(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key="token-of-alice") as client:
+            async with client.threads.stream("t", assistant_id="slow", transport="websocket") as thread:
+                await thread.run.start(input=said("hello 2"))
+                snapshots = [snapshot async for snapshot in thread.values]
+            state = await client.threads.get_state("t")
+        graph = served.gateway.runs._graph("alice", "slow")
+        stored = await graph.aget_state({"configurable": {"thread_id": "t"}})
+        messages = [message.model_dump() for message in stored.values["messages"]]
+        assert state["values"]["messages"] == snapshots[-1]["messages"] == messages
+        assert [len(snapshot["messages"]) for snapshot in snapshots[-2:]] == [1, 2]
+        assert state["next"] == []
+        assert state["checkpoint"]["checkpoint_id"] == stored.config["configurable"]["checkpoint_id"]
+        assert state["metadata"]["assistant_id"] == "slow"
+
+
+async def test_an_interrupt_is_asked_answered_and_resumed(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key="token-of-alice") as client:
+            async with client.threads.stream("t", assistant_id="approval", transport="websocket") as thread:
+                await thread.run.start(input=said("do it"))
+                await eventually(lambda: thread.interrupted)
+                assert thread.interrupts[0]["value"] == {"question": "really?"}
+                state = await client.threads.get_state("t")
+                assert state["next"] == ["ask"]
+                assert state["tasks"][0]["interrupts"][0]["value"] == {"question": "really?"}
+                await thread.run.respond({"approved": True})
+                output = await thread.output
+        assert output["messages"][-1]["content"] == "told {'approved': True}"
+
+
+async def test_a_new_client_of_a_waiting_thread_is_asked_again(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key="token-of-alice") as client:
+            async with client.threads.stream("t", assistant_id="approval", transport="websocket") as thread:
+                await thread.run.start(input=said("do it"))
+                await served_idle(served, "t")
+            async with client.threads.stream("t", assistant_id="approval", transport="websocket") as thread:
+                await eventually(lambda: thread.interrupted)
+                await thread.run.respond("yes")
+                output = await thread.output
+        assert output["messages"][-1]["content"] == "told yes"
+
+
+async def test_a_failing_graph_fails_the_output_with_its_error(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key="token-of-alice") as client:
+            async with client.threads.stream("t", assistant_id="failing", transport="websocket") as thread:
+                await thread.run.start(input={"done": []})
+                with pytest.raises(RuntimeError, match="RuntimeError: the second step broke"):
+                    await thread.output
+            state = await client.threads.get_state("t")
+        assert state["values"] == {"done": [1]}
+        assert state["next"] == ["second"]
+
+
+async def test_subgraphs_are_discovered_with_their_messages(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key="token-of-alice") as client:
+            async with client.threads.stream("t", assistant_id="nested", transport="websocket") as thread:
+                await thread.run.start(input=said("deep"))
+                children = [child async for child in thread.subgraphs]
+                assert [child.graph_name for child in children] == ["child"]
+                assert children[0].status == "completed"
+
+
+async def test_custom_events_reach_their_extension(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key="token-of-alice") as client:
+            async with client.threads.stream("t", assistant_id="approval", transport="websocket") as thread:
+                await thread.run.start(input=said("do it"))
+                await eventually(lambda: thread.interrupted)
+                await thread.run.respond("yes")
+                events = [event async for event in thread.subscribe(["custom:progress"])]
+        assert [event["params"]["data"]["done"] for event in events] == [True]
+
+
+async def test_an_unknown_assistant_is_a_typed_error_with_the_known_ones(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key="token-of-alice") as client:
+            async with client.threads.stream("t", assistant_id="nobody", transport="websocket") as thread:
+                with pytest.raises(RuntimeError, match=r"invalid_argument.*no assistant 'nobody'.*chat"):
+                    await thread.run.start(input=said("hello"))
+
+
+async def test_a_second_run_on_a_busy_thread_is_refused(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key="token-of-alice") as client:
+            async with client.threads.stream("t", assistant_id="slow", transport="websocket") as thread:
+                await thread.run.start(input=said("hello 8"))
+                with pytest.raises(RuntimeError, match="busy with run"):
+                    await thread.run.start(input=said("me too"))
+                output = await thread.output
+        assert len(output["messages"]) == 2
+
+
+async def test_a_wrong_token_is_refused_for_good(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key="not-a-token") as client:
+            async with client.threads.stream("t", assistant_id="chat", transport="websocket") as thread:
+                with pytest.raises(httpx.HTTPStatusError, match="401"):
+                    await thread.run.start(input=said("hello"))
+                with pytest.raises(AuthenticationError, match="not known here"):
+                    await thread.output
+
+
+async def test_a_client_may_pass_its_token_as_a_header_of_the_stream(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key=None) as client:
+            stream = client.threads.stream("t", assistant_id="chat", headers=served.auth, transport="websocket")
+            async with stream as thread:
+                await thread.run.start(input=said("hello"))
+                assert len((await thread.output)["messages"]) == 2
+
+
+async def test_the_sync_sdk_holds_a_conversation(serve_gateway: ServeGateway) -> None:
+    def converse(url: str) -> list[int]:
+        lengths = []
+        with get_sync_client(url=url, api_key="token-of-alice") as client:
+            for number in range(3):
+                with client.threads.stream("t", assistant_id="chat", transport="websocket") as thread:
+                    thread.run.start(input=said(f"turn {number}"))
+                    lengths.append(len(thread.output["messages"]))
+        return lengths
+
+    async with serve_gateway() as served:
+        assert await anyio.to_thread.run_sync(converse, served.url) == [2, 4, 6]
+
+
+async def test_threads_and_assistants_can_be_asked_for(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key="token-of-alice") as client:
+            created = await client.threads.create(thread_id="t")
+            assert (created["thread_id"], created["status"]) == ("t", "idle")
+            assert len((await client.threads.create())["thread_id"]) == 36
+            assistants = await client.assistants.search()
+            assert "chat" in [assistant["assistant_id"] for assistant in assistants]
+            assert (await client.assistants.get("chat"))["graph_id"] == "chat"
+            assert (await client.threads.get_state("never-used"))["values"] == {}
