@@ -9,13 +9,14 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+import redis
 
+from rtmem.checkpoint import AsyncRedisSaver
 from rtmem.drivers import AsyncDriver
 from rtmem.gateway.app import UndecodedPaths, create_app
 from rtmem.gateway.server import listen, serve
 from rtmem.settings import Gateway, Redis, Settings
 from tests.gateway.graphs import Graph, all_graphs
-from tests.gateway.savers import PrincipalsInMemory
 
 TOKENS = {"token-of-alice": "alice", "token-of-bob": "bob"}
 
@@ -37,7 +38,7 @@ ServeGateway = Callable[..., AbstractAsyncContextManager[Served]]
 
 
 @pytest.fixture
-def serve_gateway(redis_url: str) -> ServeGateway:
+def serve_gateway(redis_url: str, redis_client: redis.Redis) -> ServeGateway:
     """`async with serve_gateway(graphs=..., saver=..., log_flush_ms=...) as served:`; keywords are Gateway settings."""
 
     @asynccontextmanager
@@ -46,20 +47,20 @@ def serve_gateway(redis_url: str) -> ServeGateway:
         graphs: dict[str, Graph] | None = None,
         saver: Any = None,
         url: str | None = None,
-        redis: Redis | None = None,
+        redis_settings: Redis | None = None,
         **gateway: Any,
     ) -> AsyncIterator[Served]:
         gateway = {"tokens": TOKENS, "port": 0, "drain_timeout_ms": 500, "log_flush_ms": 5, **gateway}
-        settings = Settings(gateway=msgspec.convert(gateway, Gateway), redis=redis or Redis())
+        settings = Settings(gateway=msgspec.convert(gateway, Gateway), redis=redis_settings or Redis())
         made: list[Served] = []
         started, stop = anyio.Event(), anyio.Event()
-        saver = saver or PrincipalsInMemory()
 
         @asynccontextmanager
         async def app() -> AsyncIterator[UndecodedPaths]:
             async with await AsyncDriver.connect(url or redis_url, settings.redis) as driver:
-                application = create_app(graphs or all_graphs(), driver, saver, settings)
-                made.append(Served("", application, saver, driver))
+                its_saver = saver or AsyncRedisSaver(driver=driver)
+                application = create_app(graphs or all_graphs(), driver, its_saver, settings)
+                made.append(Served("", application, its_saver, driver))
                 yield application
 
         def on_started(url: str) -> None:
