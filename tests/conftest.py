@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +16,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from rtmem.server import binaries, embedded
+from rtmem.server import binaries, directory, embedded, lock
 from rtmem.server.binaries import Binaries
 from rtmem.settings import Profile, Server
 
@@ -63,8 +67,8 @@ def redis_server() -> Iterator[ServerFactory]:
         start_timeout_ms: int = 15_000,
     ) -> embedded.Embedded:
         if data_dir is None:
-            data_dir = tempfile.mkdtemp(prefix="rtmem-test-")
-            made.append(Path(data_dir))
+            data_dir = Path(tempfile.mkdtemp(prefix="rtmem-test-"))
+            made.append(data_dir)
         program = binaries.find()
         if not modules:
             program = Binaries(program.server, ())
@@ -78,8 +82,18 @@ def redis_server() -> Iterator[ServerFactory]:
     try:
         yield make
     finally:
+        for data_dir in made:
+            kill_server(data_dir)
         for server in shares:
-            embedded.stop(Server(data_dir=str(server.data_dir)))
             server.release()
-        for path in made:
-            shutil.rmtree(path)
+        for data_dir in made:
+            shutil.rmtree(data_dir)
+
+
+def kill_server(data_dir: Path) -> None:
+    """End the server of `data_dir` as a crash would, also one that is frozen, loading or closed by a password."""
+    layout = directory.locate(str(data_dir))
+    while not lock.is_free(layout.life_lock):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            os.kill(int(layout.pid.read_text("ascii")), signal.SIGKILL)
+        time.sleep(0.005)

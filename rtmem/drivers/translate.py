@@ -57,6 +57,9 @@ def connection_error(exc: BaseException, where: str) -> RtmemError:
     """The rtmem error for an exception of redis-py or the socket. `where` names the server."""
     if isinstance(exc, RtmemError):
         return exc
+    # redis-py's async connect hides what the server refused behind a ConnectionError: a wrong password, a denied command.
+    if isinstance(exc.__cause__, redis_errors.RedisError):
+        exc = exc.__cause__
     text = str(exc) or type(exc).__name__
     if isinstance(exc, redis_errors.BusyLoadingError):
         return errors.ServerLoadingError(f"Redis at {where} is loading its data: try again in a moment", where=where)

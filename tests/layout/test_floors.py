@@ -42,7 +42,7 @@ STRANGERS = {(2, 1)}
 SHARED_MOVES = {"pointers", "retrieval", "vector_index", "functions", "sharing", "text_query", "lexical_guard"}
 SHAPES = {"serde", "replies", "expiry"}
 
-IO_LIBRARIES = {"redis", "socket", "asyncio", "anyio", "threading", "subprocess", "selectors", "httpx", "websockets"}
+IO_LIBRARIES = {"redis", "socket", "asyncio", "anyio", "subprocess", "selectors", "httpx", "websockets"}
 # Folders that must not reach for these: who asks never acts, and who translates never speaks to Redis itself.
 FORBIDDEN = {
     **{name: IO_LIBRARIES for name, floor in FLOORS.items() if floor < 2},
