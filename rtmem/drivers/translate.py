@@ -57,7 +57,7 @@ def connection_error(exc: BaseException, where: str) -> RtmemError:
     """The rtmem error for an exception of redis-py or the socket. `where` names the server."""
     if isinstance(exc, RtmemError):
         return exc
-    # redis-py's async connect hides what the server refused behind a ConnectionError: a wrong password, a denied command.
+    # redis-py's async connect hides a refusal (password, denied command) behind a ConnectionError.
     if isinstance(exc.__cause__, redis_errors.RedisError):
         exc = exc.__cause__
     text = str(exc) or type(exc).__name__
