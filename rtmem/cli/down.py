@@ -1,0 +1,20 @@
+"""`rtmem down`: stop the embedded Redis."""
+
+from __future__ import annotations
+
+from rtmem.cli import options, screen
+
+
+def down(config: options.Config = None, data_dir: options.DataDir = None) -> None:
+    """Stop the embedded Redis; its data stays for the next start.
+
+    Processes that still use it lose their connection. A gateway (rtmem up,
+    rtmem serve) is stopped with Ctrl-C where it runs.
+    """
+    from rtmem.server import embedded
+
+    settings = options.load(config, data_dir=data_dir)
+    if embedded.stop(settings.server):
+        screen.out.print("Embedded Redis stopped; its data is kept.")
+    else:
+        screen.out.print("No embedded Redis was running.")

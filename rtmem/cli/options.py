@@ -1,0 +1,56 @@
+"""Options that several commands share, and how they are laid over the settings."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from rtmem import settings as rtmem_settings
+from rtmem.settings import Profile, Settings
+
+Config = Annotated[
+    str | None, typer.Option("--config", metavar="FILE", help="A settings file (TOML); also RTMEM_CONFIG.")
+]
+DataDir = Annotated[
+    str | None,
+    typer.Option("--data-dir", metavar="DIR", help="Where the embedded Redis, its data and the token live."),
+]
+Host = Annotated[str | None, typer.Option("--host", help="Address to listen on.")]
+Port = Annotated[int | None, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--redis-url",
+        metavar="URL",
+        help="Use this Redis instead of the embedded one: redis://, rediss://, unix://, redis+sentinel://.",
+    ),
+]
+ProfileName = Annotated[
+    Profile | None,
+    typer.Option("--profile", help="Durability of the embedded Redis; see `rtmem configs show`."),
+]
+
+
+def load(
+    config: str | None = None,
+    *,
+    data_dir: str | None = None,
+    profile: Profile | None = None,
+    redis_url: str | None = None,
+    host: str | None = None,
+    port: int | None = None,
+) -> Settings:
+    """Settings from file and environment, with the given options on top."""
+    settings = rtmem_settings.load(config)
+    return msgspec.structs.replace(
+        settings,
+        server=_over(settings.server, data_dir=data_dir, profile=profile),
+        redis=_over(settings.redis, url=redis_url),
+        gateway=_over(settings.gateway, host=host, port=port),
+    )
+
+
+def _over(section: Any, **options: Any) -> Any:
+    return msgspec.structs.replace(section, **{name: value for name, value in options.items() if value is not None})

@@ -1,0 +1,108 @@
+"""What `rtmem up` and `rtmem serve` share: a Redis, a saver, a gateway around some graphs, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeAlias
+
+import msgspec
+from langgraph.pregel import Pregel
+
+from rtmem.checkpoint import AsyncRedisSaver
+from rtmem.cli import local, screen
+from rtmem.drivers import AsyncDriver, SyncDriver
+from rtmem.gateway import server
+from rtmem.gateway.app import create_app
+from rtmem.server import embedded, probe
+from rtmem.server.judgement import ServerReport
+from rtmem.settings import Settings
+
+Graph: TypeAlias = Pregel[Any, Any, Any, Any]
+Builder: TypeAlias = Callable[[], Awaitable[Graph]]
+
+
+@contextmanager
+def redis_of(settings: Settings) -> Iterator[Settings]:
+    """Settings whose redis.url leads to a live, probed Redis; an embedded one is started and shared meanwhile.
+
+    Raises:
+        ConfigError, ServerError: it cannot be started or reached, or is too old.
+    """
+    if settings.redis.url:
+        _announce(_probed(settings))
+        yield settings
+        return
+    with embedded.start(settings.server) as share:
+        for sentence in share.report:
+            screen.note(f"Redis: {sentence}")
+        settings = msgspec.structs.replace(settings, redis=msgspec.structs.replace(settings.redis, url=share.url))
+        _announce(_probed(settings))
+        yield settings
+
+
+def serve(builders: Mapping[str, Builder], settings: Settings) -> None:
+    """Serve graphs until Ctrl-C or SIGTERM, then drain.
+
+    Args:
+        builders: assistant id -> what makes its graph, on the gateway's event loop.
+    """
+    settings = with_token(settings)
+
+    @asynccontextmanager
+    async def app() -> AsyncIterator[Any]:
+        driver = await AsyncDriver.connect(settings.redis.url, settings.redis)
+        try:
+            saver = AsyncRedisSaver(driver=driver, settings=settings.checkpoint)
+            await saver.asetup()
+            graphs = {name: await make() for name, make in builders.items()}
+            yield create_app(graphs, driver, saver, settings)
+        finally:
+            await driver.aclose()
+
+    def started(url: str) -> None:
+        address = local.connectable(url)
+        local.keep_address(settings, address)
+        _welcome(address, next(iter(settings.gateway.tokens)), list(builders))
+
+    server.run(app, settings, on_started=started)
+
+
+def with_token(settings: Settings) -> Settings:
+    """Settings that accept at least the kept token of the data directory."""
+    if settings.gateway.tokens:
+        return settings
+    tokens = {local.ensure_token(settings): local.PRINCIPAL}
+    return msgspec.structs.replace(settings, gateway=msgspec.structs.replace(settings.gateway, tokens=tokens))
+
+
+def _probed(settings: Settings) -> ServerReport:
+    with SyncDriver.connect(settings.redis.url, settings.redis) as driver:
+        report = driver.run(probe.ask(settings.checkpoint.prefix))
+    probe.require(report)
+    return report
+
+
+def _announce(report: ServerReport) -> None:
+    screen.rows([("Redis     ", report.line)])
+    for finding in report.findings:
+        if finding.level != "info":
+            screen.note(f"{finding.level}: {finding.what}: {finding.consequence}. {finding.fix}")
+
+
+def _welcome(address: str, token: str, assistants: list[str]) -> None:
+    socket = address.replace("http", "ws", 1)
+    screen.rows(
+        [
+            ("Gateway", address),
+            ("Websocket", f"{socket}/threads/<thread>/stream/events"),
+            ("Assistants", ", ".join(assistants)),
+            ("Token", token),
+        ]
+    )
+    screen.out.print(
+        "\nTry it in another terminal:\n"
+        "  [bold]rtmem chat[/bold]\n"
+        f"  [bold]curl -H 'Authorization: Bearer {token}' {address}/threads/main/state[/bold]\n"
+        "Ctrl-C stops the gateway after the answers in progress.",
+    )
