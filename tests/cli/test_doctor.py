@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.commands import environment, rtmem
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return environment(tmp_path)
+
+
+def by_name(text: str) -> dict[str, dict[str, Any]]:
+    return {check["name"]: check for check in json.loads(text)["checks"]}
+
+
+def test_a_healthy_installation_passes_and_nothing_is_left_behind(env: dict[str, str], tmp_path: Path) -> None:
+    done = rtmem("doctor", "--data-dir", tmp_path / "data", "--json", env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    checks = by_name(done.stdout)
+    assert json.loads(done.stdout)["healthy"]
+    assert checks["trial Redis"]["found"].startswith("Redis 8.")
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_given_redis_is_judged(env: dict[str, str], redis_url: str) -> None:
+    done = rtmem("doctor", "--redis-url", redis_url, env=env)
+    assert done.returncode == 0
+    assert "Redis 8." in done.stdout
+    # The session's server has no AOF, and the doctor says what that means.
+    assert "warn" in done.stdout
+
+
+def test_a_redis_that_does_not_answer_fails_with_the_next_step(env: dict[str, str]) -> None:
+    done = rtmem("doctor", "--redis-url", "redis://127.0.0.1:9", "--json", env=env)
+    assert done.returncode == 1
+    assert by_name(done.stdout)["Redis"]["status"] == "error"
+    assert not json.loads(done.stdout)["healthy"]

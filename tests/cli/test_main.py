@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import environment, rtmem
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return environment(tmp_path)
+
+
+@pytest.mark.parametrize("command", [[], ["up"], ["serve"], ["chat"], ["doctor"], ["down"], ["configs", "show"]])
+def test_help_teaches_with_examples(command: list[str], env: dict[str, str]) -> None:
+    done = rtmem(*command, "--help", env=env)
+    assert done.returncode == 0
+    assert "Examples:" in done.stdout or not command or command == ["down"]
+    assert "rtmem" in done.stdout
+
+
+def test_help_imports_neither_langgraph_nor_redis(env: dict[str, str]) -> None:
+    code = (
+        "import sys, rtmem.cli.main\n"
+        "heavy = {'langgraph', 'langchain_core', 'redis', 'langgraph_sdk', 'starlette'} & set(sys.modules)\n"
+        "sys.exit(', '.join(heavy) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_command_without_its_extra_says_what_to_install(env: dict[str, str]) -> None:
+    code = "import sys; sys.modules['typer'] = None; from rtmem.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: the rtmem command needs typer, which is not installed: pip install 'rtmem[all]'\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nonsense"], 2, "No such command"),
+        (["up", "--port", "70000"], 2, "65535"),
+        (["up", "--config", "nowhere.toml"], 2, "settings file nowhere.toml"),
+        (["up", "--redis-url", "http://localhost"], 2, "http"),
+        (["up", "--redis-url", "unix:///nowhere/redis.sock"], 1, "/nowhere/redis.sock"),
+        (["up", "--data-dir", "/proc/nowhere"], 2, "data directory /proc/nowhere"),
+        (["serve", "nowhere:graph"], 2, "no module 'nowhere'"),
+        (["serve", "a=rtmem.agent.demo:graph", "a=rtmem.agent.demo:graph"], 2, "two graphs are called 'a'"),
+        (["chat", "--url", "http://127.0.0.1:9"], 1, "no gateway answers at http://127.0.0.1:9"),
+        (["configs", "show", "nowhere"], 2, "profile 'nowhere'"),
+    ],
+)
+def test_a_user_error_is_one_message_and_an_exit_code(
+    arguments: list[str], code: int, message: str, env: dict[str, str]
+) -> None:
+    done = rtmem(*arguments, env=env)
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_debug_shows_the_traceback(env: dict[str, str]) -> None:
+    done = rtmem("serve", "nowhere:graph", env={**env, "RTMEM_DEBUG": "1"})
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_an_unknown_model_is_a_user_error(env: dict[str, str]) -> None:
+    done = rtmem("up", env={**env, "RTMEM_MODEL": "nobody:tiny"})
+    assert done.returncode == 2
+    assert "model 'nobody:tiny'" in done.stderr
+    assert "Traceback" not in done.stderr
