@@ -21,7 +21,6 @@ from rtmem.errors import (
     GraphNotFoundError,
     IdTooLongError,
     InvalidRequestError,
-    MalformedFrameError,
     RtmemError,
     RunInProgressError,
     ServerError,
@@ -136,8 +135,7 @@ class Http:
                 response = await endpoint(request)
             except RtmemError as exc:
                 status = next((code for kind, code in _STATUS if isinstance(exc, kind)), 500)
-                command_id = exc.data.get("command_id") if isinstance(exc, MalformedFrameError) else None
-                response = _raw(protocol.failure(command_id, exc), status)
+                response = _raw(protocol.failure(exc.data.get("command_id"), exc), status)
             if cookie := self._gateway.tokens.ticket_cookie(request.headers):
                 response.headers["set-cookie"] = cookie
             return response

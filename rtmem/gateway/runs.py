@@ -122,10 +122,13 @@ class Runs:
             # Written by a script, or by a graph that is served no more: any graph reads plain channels.
             assistant_id = next(iter(self._graphs))
         config: RunnableConfig = {"configurable": {"thread_id": thread.thread_id, "checkpoint_ns": "|".join(namespace)}}
-        try:
-            return await self._graph(thread.principal, assistant_id).aget_state(config)
-        except ValueError as exc:
-            raise InvalidRequestError(f"thread {thread.thread_id!r}: {exc}: check namespace") from exc
+        if namespace and await saver.aget_tuple(config) is None:
+            raise InvalidRequestError(
+                f"thread {thread.thread_id!r} has no state in namespace {list(namespace)}: "
+                "use one that its events carry, or [] for the graph itself",
+                namespace=namespace,
+            )
+        return await self._graph(thread.principal, assistant_id).aget_state(config)
 
     def assistant_of(self, snapshot: StateSnapshot | None) -> str:
         """Which graph wrote `snapshot`."""
