@@ -17,6 +17,7 @@ from rtmem.errors import (
     ServerTooOldError,
 )
 from rtmem.server.facts import ServerFacts, ask
+from rtmem.steps import Batch, Request
 
 REDIS_7 = b"# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n# Replication\r\nrole:slave\r\n"
 VALKEY = (
@@ -33,15 +34,20 @@ DENIED = PermissionDeniedError("NOPERM User app has no permissions to run the co
 def play(*answers: list[Any] | RtmemError) -> tuple[ServerFacts, list[tuple[Any, ...]]]:
     """Facts from these answers, one a round trip, and the commands of every round trip."""
     steps = ask()
-    asked = [next(steps).commands]
+    asked = [_commands(next(steps))]
     for answer in answers:
         try:
             request = steps.throw(answer) if isinstance(answer, RtmemError) else steps.send(answer)
         except StopIteration as stop:
             assert answer is answers[-1], "it ended before all was answered"
             return stop.value, asked
-        asked.append(request.commands)
+        asked.append(_commands(request))
     raise AssertionError(f"it still asks: {asked[-1]}")
+
+
+def _commands(request: Request) -> tuple[Any, ...]:
+    assert isinstance(request, Batch)
+    return request.commands
 
 
 def test_an_old_replica() -> None:

@@ -39,10 +39,12 @@ def test_shares_exclude_only_the_exclusive(tmp_path: Path) -> None:
 
 
 def test_a_lock_ends_with_its_killed_holder(tmp_path: Path) -> None:
-    program = (
-        "import sys, time; from rtmem.server import lock; d = lock.open_lock(__import__('pathlib').Path(sys.argv[1]))"
-    )
-    program += "; print(lock.try_lock(d), flush=True); time.sleep(60)"
+    program = """
+import pathlib, sys, time
+from rtmem.server import lock
+print(lock.try_lock(lock.open_lock(pathlib.Path(sys.argv[1]))), flush=True)
+time.sleep(60)
+"""
     with subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "l")], stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"True\n"

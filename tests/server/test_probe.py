@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 import pytest
@@ -24,7 +24,7 @@ from rtmem.errors import (
 from rtmem.server import embedded, probe
 from rtmem.server.judgement import ServerReport
 from rtmem.settings import Redis
-from rtmem.steps import Batch
+from rtmem.steps import Batch, Request, Steps
 from tests.conftest import ServerFactory
 from tests.server.processes import eventually
 
@@ -101,16 +101,17 @@ async def test_each_profile_says_what_it_can_lose(redis_server: ServerFactory, p
 
 
 async def test_two_round_trips_are_enough(redis_url: str) -> None:
-    asked: list[Batch] = []
+    asked: list[Request] = []
 
-    def relay() -> Generator[Any, list[Any], ServerReport]:
+    def relay() -> Steps[ServerReport]:
         steps = probe.ask()
         outcome: Any = None
         while True:
             try:
                 request = steps.throw(outcome) if isinstance(outcome, RtmemError) else steps.send(outcome)
             except StopIteration as stop:
-                return stop.value
+                report: ServerReport = stop.value
+                return report
             asked.append(request)
             try:
                 outcome = yield request
