@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,18 @@ def test_after_kill_9_it_starts_again_with_everything_acknowledged(data_dir: Pat
         eventually(lambda: connection.execute_command("FT.SEARCH", "idx", "@a:{x}", "NOCONTENT")[b"total_results"] == 1)
     server.release()
     again.release()
+
+
+def test_a_server_that_dies_while_it_is_joined_is_replaced(data_dir: Path) -> None:
+    server = embedded.start(settings(data_dir))
+    os.kill(server.pid, signal.SIGSTOP)  # alive, so that it is joined, and silent, so that it is waited for
+    killer = threading.Timer(0.2, os.kill, (server.pid, signal.SIGKILL))
+    killer.start()
+    with embedded.start(settings(data_dir)) as again, client(again) as connection:
+        assert connection.ping()
+        assert again.pid != server.pid
+    killer.join()
+    server.release()
 
 
 def test_files_of_a_dead_server_are_not_believed(data_dir: Path) -> None:
