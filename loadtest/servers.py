@@ -115,7 +115,7 @@ def _postgres_answers(url: str) -> bool:
     import psycopg
 
     with psycopg.connect(url, connect_timeout=2) as connection:
-        return connection.execute("SELECT 1").fetchone() == (1,)
+        return bool(connection.execute("SELECT 1").fetchone() == (1,))
 
 
 def _postgres_version(binaries: Path) -> str:
