@@ -56,6 +56,7 @@ def chat(
             thread,
         )
         try:
+            runner.run(conversation.check())
             runner.run(conversation.choose(assistant))
             _Terminal(conversation, runner).talk()
         finally:
@@ -69,7 +70,7 @@ class _Terminal:
         self._conversation = conversation
         self._runner = runner
         self._interactive = sys.stdin.isatty()
-        self._middle_of_line = False
+        self._stream = screen.Stream()
 
     def talk(self) -> None:
         questions = self._greet()
@@ -131,7 +132,7 @@ class _Terminal:
         try:
             return self._runner.run(self._print(turn))
         except KeyboardInterrupt:
-            self._end_line()
+            self._stream.end_line()
             if not self._interactive:
                 raise
             screen.note("stopped waiting; the run goes on at the gateway, and the thread keeps its answer")
@@ -144,11 +145,9 @@ class _Terminal:
         try:
             async for heard in turn:
                 if isinstance(heard, Words):
-                    screen.out.file.write(heard.text)
-                    screen.out.file.flush()
-                    self._middle_of_line = not heard.text.endswith("\n")
+                    self._stream.write(heard.text)
                     continue
-                self._end_line()
+                self._stream.end_line()
                 if isinstance(heard, ToolUse):
                     arguments = ", ".join(f"{name}={value!r}" for name, value in heard.arguments.items())
                     screen.out.print(Text(f"  {heard.name}({arguments})", style="dim"))
@@ -157,11 +156,5 @@ class _Terminal:
                 elif isinstance(heard, Question):
                     questions.append(heard)
         finally:
-            self._end_line()
+            self._stream.end_line()
         return questions
-
-    def _end_line(self) -> None:
-        if self._middle_of_line:
-            screen.out.file.write("\n")
-            screen.out.file.flush()
-            self._middle_of_line = False

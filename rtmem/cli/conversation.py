@@ -77,6 +77,14 @@ class Conversation:
         """Close the connections."""
         await self._client.aclose()
 
+    async def check(self) -> None:
+        """Raises ServerUnavailableError if nobody listens there; at once, where the SDK would try for eight seconds."""
+        try:
+            async with httpx.AsyncClient(timeout=5) as client:
+                (await client.get(f"{self.url}/ok")).raise_for_status()
+        except (httpx.HTTPError, httpx.InvalidURL) as exc:
+            raise self._unreachable(exc) from exc
+
     async def choose(self, assistant_id: str | None) -> None:
         """Talk to this assistant, or to the only one.
 
@@ -226,13 +234,11 @@ class Conversation:
         deadline = time.monotonic() + GATEWAY_WAIT_MS / 1000
         while True:
             try:
-                (await self._client.http.client.get("/ok")).raise_for_status()
-            except httpx.HTTPError as exc:
+                return await self.check()
+            except ServerUnavailableError:
                 if time.monotonic() > deadline:
-                    raise self._unreachable(exc) from exc
+                    raise
                 await anyio.sleep(_POLL_S)
-            else:
-                return
 
     async def _continue(self, _: Any) -> None:
         # No input: LangGraph goes on from the thread's last checkpoint. A run that lives after all is just listened to.

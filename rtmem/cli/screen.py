@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import sys
+
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from rtmem.errors import RtmemError
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+# On a terminal lines break between words; in a pipe they do not break at all.
+out = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+err = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
 def error(exc: RtmemError) -> None:
@@ -21,8 +26,40 @@ def note(text: str) -> None:
     err.print(Text(text, style="dim"))
 
 
+class Stream:
+    """Text that arrives in pieces: wrapped between words on a terminal, untouched in a pipe."""
+
+    def __init__(self) -> None:
+        self._column = 0
+
+    def write(self, piece: str) -> None:
+        """Show one more piece at once."""
+        if out.is_terminal:
+            piece = "".join(self._wrapped(word) for word in re.findall(r"\n|[^\S\n]*[^\s]*", piece))
+        else:
+            self._column = 0 if piece.endswith("\n") else 1
+        out.file.write(piece)
+        out.file.flush()
+
+    def end_line(self) -> None:
+        """Make sure that what comes next begins a line."""
+        if self._column:
+            self.write("\n")
+
+    def _wrapped(self, word: str) -> str:
+        if word == "\n":
+            self._column = 0
+            return word
+        # Only where a piece begins with a space: a real model's pieces may be parts of words.
+        if word[:1].isspace() and self._column + cell_len(word) > out.width:
+            self._column = 0
+            word = "\n" + word.lstrip()
+        self._column += cell_len(word)
+        return word
+
+
 def rows(pairs: list[tuple[str, str]]) -> None:
     """Names on the left, values on the right, a line each: a value is copied whole, however narrow the window."""
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
-        out.print(Text.assemble((f"{name:<{width}}  ", "dim"), value))
+        out.print(Text.assemble((f"{name:<{width}}  ", "dim"), value), soft_wrap=True)

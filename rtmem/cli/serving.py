@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeAlias
+from types import FrameType
+from typing import Any, Self, TypeAlias
 
 import msgspec
 from langgraph.pregel import Pregel
@@ -33,15 +36,42 @@ def redis_of(settings: Settings) -> Iterator[Settings]:
         _announce(_probed(settings))
         yield settings
         return
-    with embedded.start(settings.server) as share:
+    share = embedded.start(settings.server)
+    try:
         for sentence in share.report:
-            screen.note(f"Redis: {sentence}")
+            screen.note(f"({sentence})")
         settings = msgspec.structs.replace(settings, redis=msgspec.structs.replace(settings.redis, url=share.url))
         _announce(_probed(settings))
         yield settings
+    finally:
+        ended = share.release()
+        screen.note("(embedded Redis stopped, its data is kept)" if ended else "(embedded Redis is still in use)")
 
 
-def serve(builders: Mapping[str, Builder], settings: Settings) -> None:
+class Signals:
+    """Ctrl-C and SIGTERM end the body, with all its clean-up, and nothing more."""
+
+    def __init__(self) -> None:
+        self._gateway_answers = False
+
+    def leave_to_gateway(self) -> None:
+        """From now on uvicorn handles them. It drains, raises the signal again, and then everything ends by itself."""
+        self._gateway_answers = True
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._interrupt)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> bool:
+        return kind is not None and issubclass(kind, KeyboardInterrupt)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if not self._gateway_answers:
+            raise KeyboardInterrupt
+
+
+def serve(builders: Mapping[str, Builder], settings: Settings, signals: Signals) -> None:
     """Serve graphs until Ctrl-C or SIGTERM, then drain.
 
     Args:
@@ -63,7 +93,8 @@ def serve(builders: Mapping[str, Builder], settings: Settings) -> None:
     def started(url: str) -> None:
         address = local.connectable(url)
         local.keep_address(settings, address)
-        _welcome(address, next(iter(settings.gateway.tokens)), list(builders))
+        signals.leave_to_gateway()
+        _welcome(address, settings, list(builders))
 
     server.run(app, settings, on_started=started)
 
@@ -90,7 +121,9 @@ def _announce(report: ServerReport) -> None:
             screen.note(f"{finding.level}: {finding.what}: {finding.consequence}. {finding.fix}")
 
 
-def _welcome(address: str, token: str, assistants: list[str]) -> None:
+def _welcome(address: str, settings: Settings, assistants: list[str]) -> None:
+    token = next(iter(settings.gateway.tokens))
+    where = f" --data-dir {shlex.quote(settings.server.data_dir)}" if settings.server.data_dir else ""
     socket = address.replace("http", "ws", 1)
     screen.rows(
         [
@@ -102,7 +135,8 @@ def _welcome(address: str, token: str, assistants: list[str]) -> None:
     )
     screen.out.print(
         "\nTry it in another terminal:\n"
-        "  [bold]rtmem chat[/bold]\n"
+        f"  [bold]rtmem chat{where}[/bold]\n"
         f"  [bold]curl -H 'Authorization: Bearer {token}' {address}/threads/main/state[/bold]\n"
-        "Ctrl-C stops the gateway after the answers in progress.",
+        "Ctrl-C stops it after the answers in progress.",
+        soft_wrap=True,  # these are lines to copy
     )

@@ -40,7 +40,7 @@ def up(
     from rtmem.cli import serving
 
     if redis_only:
-        with serving.redis_of(settings) as running:
+        with serving.Signals(), serving.redis_of(settings) as running:
             screen.rows([("URL       ", running.redis.url)])
             screen.out.print("Ctrl-C stops it, unless another process uses it.")
             threading.Event().wait()
@@ -59,5 +59,5 @@ def up(
     async def build() -> serving.Graph:
         return demo.graph(model=model)
 
-    with serving.redis_of(settings) as running:
-        serving.serve({"demo": build}, running)
+    with serving.Signals() as signals, serving.redis_of(settings) as running:
+        serving.serve({"demo": build}, running, signals)
