@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from rtmem.loadtest.records import Experiment, Report, Verdict
+from rtmem.loadtest.records import Experiment, Measured, Report, Verdict
 
 
 class Bar:
@@ -50,24 +50,33 @@ def progress_bar(console: Console) -> Iterator[Bar]:
 
 
 def table(experiment: Experiment) -> Table:
-    """`experiment`, one row a contender, best ratio first after the baseline."""
+    """`experiment`, one row a contender, best ratio first; columns that nobody filled are left out."""
     title = f"{experiment.name}  (c={experiment.concurrency}, {experiment.rounds} x {experiment.operations})"
-    facts = sorted({name for row in experiment.rows for name in row.facts})
-    result = Table(title=title, title_justify="left", caption=experiment.note or None, caption_justify="left")
-    result.add_column("contender", no_wrap=True)
-    headings = ("ratio", "quartiles", "p50", "p95", "p99", "per s", "client CPU", "server CPU", "stall", "no GC")
-    for heading in (*headings, *facts):
-        result.add_column(heading, justify="right")
-    for row in sorted(experiment.rows, key=lambda row: (row.ratio is None, row.ratio or 0.0)):
-        cells = [f"[bold]{row.contender}[/]" if row.contender == experiment.baseline else row.contender]
-        if row.latency is None:
-            cells += ["failed", row.first_error[:60]]
-        else:
-            cells += [_ratio(row.ratio), f"{_ratio(row.ratio_low)}-{_ratio(row.ratio_high)}"]
-            cells += [_time(row.latency.p50_us), _time(row.latency.p95_us), _time(row.latency.p99_us)]
-            cells += [f"{row.operations_per_s:,.0f}", _time(row.client_cpu_us), _time(row.server_cpu_us)]
-            cells += [_time(_us(row.stall_ms)), _time(_us(row.stall_without_gc_ms))]
-            cells += [f"{row.facts[name]:,.0f}" if name in row.facts else "" for name in facts]
+    result = Table(title=title, title_justify="left")
+    rows = sorted(experiment.rows, key=lambda row: (row.ratio is None, row.ratio or 0.0))
+    columns: dict[str, list[str]] = {
+        "contender": [
+            f"[bold]{row.contender}[/]" if row.contender == experiment.baseline else row.contender for row in rows
+        ],
+        "ratio": [_ratio(row.ratio) for row in rows],
+        "quartiles": [f"{_ratio(row.ratio_low)}-{_ratio(row.ratio_high)}".strip("-") for row in rows],
+        "p50": [_time(row.latency.p50_us if row.latency else None) for row in rows],
+        "p95": [_time(row.latency.p95_us if row.latency else None) for row in rows],
+        "p99": [_time(row.latency.p99_us if row.latency else None) for row in rows],
+        "per s": ["" if row.operations_per_s is None else f"{row.operations_per_s:,.0f}" for row in rows],
+        "client CPU": [_time(row.client_cpu_us) for row in rows],
+        "server CPU": [_time(row.server_cpu_us) for row in rows],
+        "stall": [_time(_us(row.stall_ms)) for row in rows],
+        "worst": [_time(_us(row.stall_worst_ms)) for row in rows],
+        "no GC": [_time(_us(row.stall_without_gc_ms)) for row in rows],
+        **{name: [_fact(row, name) for row in rows] for name in sorted({name for row in rows for name in row.facts})},
+        "errors": [f"{row.errors:,}: {row.first_error[:60]}" if row.errors else "" for row in rows],
+    }
+    filled = {heading: cells for heading, cells in columns.items() if any(cells)}
+    for heading in filled:
+        left = heading in ("contender", "errors")
+        result.add_column(heading, justify="left" if left else "right", no_wrap=heading != "errors")
+    for cells in zip(*filled.values(), strict=True):
         result.add_row(*cells)
     return result
 
@@ -90,6 +99,8 @@ def show(report: Report, console: Console) -> None:
     """Everything in `report`, for a terminal."""
     for experiment in report.experiments:
         console.print(table(experiment))
+        if experiment.note:
+            console.print(experiment.note, style="dim", highlight=False)
         console.print()
     if report.verdicts:
         console.print(verdict_table(report.verdicts))
@@ -103,6 +114,10 @@ def show(report: Report, console: Console) -> None:
         highlight=False,
     )
     console.print(", ".join(f"{name} {version}" for name, version in report.versions.items()), highlight=False)
+
+
+def _fact(row: Measured, name: str) -> str:
+    return f"{row.facts[name]:,.0f}" if name in row.facts else ""
 
 
 def _plain(value: float) -> str:

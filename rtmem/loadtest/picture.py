@@ -53,6 +53,7 @@ def _draw(panel: Any, experiment: Experiment, ours: str) -> None:
     panel.set_title(f"{experiment.name} (c={experiment.concurrency})", fontsize=10)
     panel.set_xlabel("milliseconds, logarithmic", fontsize=8)
     panel.set_xscale("log")
+    panel.xaxis.set_major_formatter(lambda value, _place: f"{value:g}")
     low, high = min(p50_ms), max(p95_ms)
     # Room for the numbers at the right end.
     panel.set_xlim(low / 3, high * (high / low) ** 0.25 * 2.5)

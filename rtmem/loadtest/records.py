@@ -45,8 +45,9 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     operations_per_s: float | None = None
     client_cpu_us: float | None = None  # this process, all threads, per operation
     server_cpu_us: float | None = None  # the server's processes, per operation; None if there is none to see
-    stall_ms: float | None = None  # the longest that the event loop was kept from other tasks
-    stall_without_gc_ms: float | None = None
+    stall_ms: float | None = None  # how long an operation kept the event loop from other tasks: median of the longest
+    stall_worst_ms: float | None = None  # the longest of all, whoever caused it (garbage collector, machine)
+    stall_without_gc_ms: float | None = None  # like stall_ms, with the garbage collector kept out
     errors: int = 0
     first_error: str = ""
     facts: dict[str, float] = {}

@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
@@ -62,8 +63,8 @@ class _Track:
     server_cpu_us: float | None = None
     errors: int = 0
     first_error: str = ""
-    stall_ms: float | None = None
-    stall_without_gc_ms: float | None = None
+    stalls_ms: list[float] = field(default_factory=list)
+    stalls_without_gc_ms: list[float] = field(default_factory=list)
 
     def inputs(self, count: int) -> list[Any]:
         first = self.prepared
@@ -97,15 +98,14 @@ async def measure(
     assert plan.baseline in tracks, f"the baseline {plan.baseline!r} does not take part"
     for track in tracks.values():
         await _take_turn(track, plan.warmup, plan.concurrency, clock, counted=False)
-    playing = [name for name, track in tracks.items() if not plan.warmup or track.errors < plan.warmup]
-    for order in turn_orders(playing, plan.rounds, plan.seed):
-        for name in order:
-            await _take_turn(tracks[name], plan.operations, plan.concurrency, clock, counted=True)
-            if on_turn is not None:
-                on_turn(name)
-    if plan.stall_operations:
-        for name in playing:
-            await _probe_stalls(tracks[name], plan.stall_operations)
+    # What stands before the first round (inputs, servers' clients, other contenders) is not walked again by every
+    # collection: its size is nobody's fault.
+    gc.collect()
+    gc.freeze()
+    try:
+        await _play(plan, tracks, clock, on_turn)
+    finally:
+        gc.unfreeze()
     baseline = tracks[plan.baseline].rounds_us
     return Experiment(
         name=plan.name,
@@ -116,6 +116,21 @@ async def measure(
         rows=[_summary(track, baseline) for track in tracks.values()],
         note=plan.note,
     )
+
+
+async def _play(
+    plan: Plan, tracks: dict[str, _Track], clock: Callable[[], float], on_turn: Callable[[str], None] | None
+) -> None:
+    """All rounds, then the stall probe, with those who survived the warm-up."""
+    playing = [name for name, track in tracks.items() if not plan.warmup or track.errors < plan.warmup]
+    for order in turn_orders(playing, plan.rounds, plan.seed):
+        for name in order:
+            await _take_turn(tracks[name], plan.operations, plan.concurrency, clock, counted=True)
+            if on_turn is not None:
+                on_turn(name)
+    if plan.stall_operations:
+        for name in playing:
+            await _probe_stalls(tracks[name], plan.stall_operations)
 
 
 async def _take_turn(
@@ -159,18 +174,11 @@ async def _take_turn(
 
 
 async def _probe_stalls(track: _Track, operations: int) -> None:
-    for collect_garbage in (True, False):
-        inputs = track.inputs(operations)
-
-        async def work(inputs: list[Any] = inputs) -> None:
-            for given in inputs:
-                await track.contender.operation(given)
-
-        stall_ms = await longest_stall_ms(work, collect_garbage=collect_garbage)
-        if collect_garbage:
-            track.stall_ms = stall_ms
-        else:
-            track.stall_without_gc_ms = stall_ms
+    """Watch the event loop during each operation; not timed, because the watching takes time itself."""
+    for collect_garbage, found in ((True, track.stalls_ms), (False, track.stalls_without_gc_ms)):
+        for given in track.inputs(operations):
+            work = partial(track.contender.operation, given)
+            found.append(await longest_stall_ms(work, collect_garbage=collect_garbage))
 
 
 def _summary(track: _Track, baseline: list[list[float]]) -> Measured:
@@ -192,8 +200,10 @@ def _summary(track: _Track, baseline: list[list[float]]) -> Measured:
         operations_per_s=done / track.elapsed_s,
         client_cpu_us=track.client_cpu_s * 1e6 / done,
         server_cpu_us=None if track.server_cpu_us is None else track.server_cpu_us / done,
-        stall_ms=track.stall_ms,
-        stall_without_gc_ms=track.stall_without_gc_ms,
+        # The median: one operation during which the machine did something else says nothing about the contender.
+        stall_ms=percentile(sorted(track.stalls_ms), 50) if track.stalls_ms else None,
+        stall_worst_ms=max(track.stalls_ms, default=None),
+        stall_without_gc_ms=percentile(sorted(track.stalls_without_gc_ms), 50) if track.stalls_without_gc_ms else None,
         errors=track.errors,
         first_error=track.first_error,
     )

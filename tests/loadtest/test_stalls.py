@@ -80,5 +80,7 @@ async def test_stalls_are_part_of_a_measurement_when_asked_for() -> None:
     assert without.rows[0].stall_ms is None
     assert found.rows[0].stall_ms is not None
     assert found.rows[0].stall_ms > 9
+    assert found.rows[0].stall_worst_ms is not None
+    assert found.rows[0].stall_worst_ms >= found.rows[0].stall_ms
     assert found.rows[0].stall_without_gc_ms is not None
     assert found.rows[0].stall_without_gc_ms > 9

@@ -1,0 +1,24 @@
+"""`python -m loadtest NAME`: run one of the project's own benchmarks. README.md says how to read a number."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+
+BENCHMARKS = {"checkpoint": "savers: latency against the floor and the peers, growth, round trips, event-loop stalls"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m loadtest", description=__doc__)
+    commands = parser.add_subparsers(dest="name", required=True)
+    for name, what in BENCHMARKS.items():
+        benchmark = import_module(f"loadtest.{name}")
+        benchmark.add_arguments(commands.add_parser(name, help=what, description=benchmark.__doc__))
+    given = parser.parse_args()
+    result: int = import_module(f"loadtest.{given.name}").main(given)
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())
