@@ -56,10 +56,17 @@ class LogHead(msgspec.Struct, frozen=True):
     ended_ms: int = 0  # when, on this process' monotonic clock
 
 
+class LostEvents(msgspec.Struct, frozen=True):
+    """A place where the log does not continue."""
+
+    after_seq: int  # the group before the place, if it is still there, ended with this seq
+    before_seq: int  # the first event behind the place
+
+
 class LogPage(msgspec.Struct, frozen=True):
     """Some events after a seq."""
 
     events: tuple[LogEvent, ...]
     last_seq: int  # where to read on
     complete: bool  # nothing more was there
-    lost_before_seq: int | None = None  # events between the asked seq and this one are gone
+    lost: LostEvents | None = None  # the last such place, if the page has one

@@ -186,8 +186,8 @@ class Connection:
                 return
             page = await self._log.read_after(self._thread.key, position)
             for event in page.events:
-                if event.seq == page.lost_before_seq:
-                    await self._tell_gap(subscription, event.seq - 1, at_end=False)
+                if page.lost is not None and event.seq == page.lost.before_seq:
+                    await self._tell_gap(subscription, page.lost.after_seq, at_end=False)
                 if subscription.matches(event):
                     await self._outbox.room()
                     self._outbox.put_event(event)

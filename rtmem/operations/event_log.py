@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from rtmem.errors import CommandError, CorruptRecordError, NewerLayoutError, StaleWriterError
-from rtmem.records import LOG_LAYOUT, LogEvent, LogGroup, LogHead, LogPage
+from rtmem.records import LOG_LAYOUT, LogEvent, LogGroup, LogHead, LogPage, LostEvents
 from rtmem.steps import Batch, Steps
 
 _FIELD: Final = "g"
@@ -60,8 +60,8 @@ def read_after(key: str, seq: int, *, groups: int = 64) -> Steps[LogPage]:
     """Events with a seq above `seq`, oldest first, at most `groups` groups of them.
 
     Returns:
-        A page; read on from its `last_seq` until it is `complete`. `lost_before_seq` is set when events right after
-        `seq`, or in the middle of the page, are no longer there.
+        A page; read on from its `last_seq` until it is `complete`. `lost` is set when events right after `seq`, or in
+        the middle of the page, are no longer there.
 
     Redis: 1 round trip (XRANGE).
     """
@@ -96,12 +96,14 @@ def trim(key: str, *, groups_max: int) -> Steps[int]:
 
 def _page(key: str, seq: int, rows: Sequence[Any], *, complete: bool) -> LogPage:
     events: list[LogEvent] = []
-    position, lost = seq, None
+    position = seq
+    lost: LostEvents | None = None
     for row in rows:
         group = _group(key, row)
-        # A group may straddle `seq` (a client saw part of it); anything else must follow on directly.
-        if group.previous_seq > position:
-            lost = group.events[0].seq
+        # A group may straddle `seq` (a client saw part of it); anything else must follow on directly. A `seq` that
+        # lies between two groups is no event of this log: it was, in a log whose end Redis has lost.
+        if group.previous_seq != position and group.events[0].seq > position:
+            lost = LostEvents(group.previous_seq, group.events[0].seq)
         events += (event for event in group.events if event.seq > seq)
         position = group.events[-1].seq
     return LogPage(tuple(events), position, complete, lost)

@@ -100,5 +100,5 @@ async def raw_client(
     if cookie is not None:
         headers["cookie"] = cookie
     url = f"{ws_url}/threads/{quote(thread_id, safe='')}/stream/events{query}"
-    async with connect(url, additional_headers=headers, max_size=None, **options) as socket:
+    async with connect(url, additional_headers=headers, max_size=None, close_timeout=0.5, **options) as socket:
         yield RawClient(socket)
