@@ -63,8 +63,8 @@ class Outbox:
         self._append(event.frame, mergeable=mergeable)
 
     def _append(self, frame: bytes, *, mergeable: bool) -> None:
-        # A frame larger than the whole bound still passes an empty queue: a big state is not a slow reader.
-        if self._queue and (len(self._queue) >= self._frames_max or self._bytes + len(frame) > self._bytes_max):
+        # What waits already is what the client has not read; a big state that joins it says nothing about its reader.
+        if len(self._queue) >= self._frames_max or self._bytes >= self._bytes_max:
             raise SlowReaderError(
                 f"the client is {len(self._queue)} frames ({self._bytes} bytes) behind: "
                 "reconnect with `since` and read faster, or subscribe to fewer channels",

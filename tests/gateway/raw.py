@@ -34,6 +34,11 @@ class RawClient:
             self.replies[frame["id"]] = frame
         return frame
 
+    async def receive_for_ever(self) -> None:
+        """Until the connection ends, which raises ConnectionClosed."""
+        while True:
+            await self.receive()
+
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """Send a command and wait for its reply; events that come before it are kept."""
         self._commands += 1
