@@ -15,8 +15,8 @@ from langgraph.checkpoint.serde.base import SerializerProtocol, maybe_add_typed_
 from rtmem import settings as all_settings
 from rtmem.errors import ConfigError, UnsupportedError
 from rtmem.keys import Keys, check_id
-from rtmem.operations.checkpoints import Scope
 from rtmem.operations.heads import Heads
+from rtmem.operations.places import Scope
 from rtmem.operations.serde import Serde
 
 

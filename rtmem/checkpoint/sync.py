@@ -23,6 +23,7 @@ from rtmem.drivers import SyncDriver
 from rtmem.errors import ConfigError, WrongColourError
 from rtmem.operations import checkpoints, delta_channels, histories
 from rtmem.operations.functions import library_of
+from rtmem.operations.places import as_thread_id
 from rtmem.steps import Batch, R, Steps
 
 
@@ -147,7 +148,7 @@ class RedisSaver(Saver):
 
     def _thread_ids(self, config: RunnableConfig | None) -> Iterator[str]:
         if config is not None and "thread_id" in config.get("configurable", {}):
-            yield checkpoints.as_thread_id(config["configurable"]["thread_id"])
+            yield as_thread_id(config["configurable"]["thread_id"])
             return
         cursor = b""
         while True:

@@ -8,8 +8,9 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import DeltaChannelHistory
 
-from rtmem.operations.checkpoints import Scope, place_of, sorted_writes, value_of
 from rtmem.operations.functions import call
+from rtmem.operations.places import Scope, place_of
+from rtmem.operations.restore import sorted_writes, value_of
 from rtmem.steps import Compute, Steps
 
 

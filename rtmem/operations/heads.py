@@ -16,31 +16,44 @@ from rtmem.operations.sharing import ListImage
 HeadKey = tuple[str, str]  # the thread's hash key, checkpoint_ns
 
 _BYTES_PER_ELEMENT = 80  # a 16-byte fingerprint object, its place in the list, its share of sizes and numbers
-_BYTES_PER_HEAD = 1_500
+_BYTES_PER_CHANNEL = 300
+_OBJECTS_PER_BYTE = 5  # decoded messages take about five times their encoding
 
 
 @dataclass(slots=True)
 class Channel:
-    """One channel of a remembered head."""
+    """One channel of a remembered head, as it is stored."""
 
     version: bytes
+    kind: bytes = b"-"  # as in lua/checkpoints_v1.lua: - i p l
+    data: bytes = b""  # of an inline value or of the piece that holds the value
+    number: int = -1  # of that piece
     image: ListImage | None = None  # of a list in pieces
-    number: int = -1  # of a value in one piece
-    digest: bytes = b""  # of that piece
 
 
 @dataclass(slots=True)
 class Head:
-    """One remembered checkpoint: enough to say what of the next one is stored already."""
+    """One remembered checkpoint: what of the next one is stored already, and all that is needed to read it again."""
 
     member: bytes
     nonce: bytes
+    parent: bytes = b""
+    body: bytes = b""
+    metadata: bytes = b""
+    stamp: bytes = b""  # of its pending writes, as last seen
+    writes: list[bytes] = field(default_factory=list)
     channels: dict[str, Channel] = field(default_factory=dict)
+    readable: bool = True  # False: some channel was taken over from a parent that this process has not read
 
     def size_bytes(self) -> int:
-        """About how much memory this takes."""
-        elements = sum(len(channel.image.prints) for channel in self.channels.values() if channel.image)
-        return _BYTES_PER_HEAD + _BYTES_PER_ELEMENT * elements
+        """About how much memory this takes, once its lists have been decoded."""
+        size = len(self.body) + len(self.metadata) + sum(map(len, self.writes))
+        for channel in self.channels.values():
+            size += _BYTES_PER_CHANNEL + len(channel.data)
+            if channel.image:
+                stored = sum(map(len, channel.image.stored))
+                size += stored * (1 + _OBJECTS_PER_BYTE) + len(channel.image.prints) * _BYTES_PER_ELEMENT
+        return size
 
 
 class Heads:

@@ -15,18 +15,10 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.base.id import uuid6
 
 from rtmem.errors import InvalidRequestError
-from rtmem.operations.checkpoints import (
-    Loaded,
-    Place,
-    Scope,
-    as_thread_id,
-    decode_id,
-    encode_id,
-    place_of,
-    split_member,
-    sweep,
-)
+from rtmem.operations.checkpoints import sweep
 from rtmem.operations.functions import call
+from rtmem.operations.places import Place, Scope, as_thread_id, decode_id, encode_id, place_of, split_member
+from rtmem.operations.restore import Restored, head_of
 from rtmem.operations.sharing import numbers_of
 from rtmem.steps import Argument, Batch, Compute, Steps
 
@@ -113,9 +105,9 @@ def _load_all(
             continue
         if not query.matches(scope.serde.loads(reply[4])):
             continue
-        loaded = Loaded(scope.serde, thread_id, reply)
-        yield from loaded.fill()
-        tuples.append(loaded.tuple)
+        restored = Restored(scope.serde, thread_id, head_of(reply))
+        yield from restored.fill()
+        tuples.append(restored.tuple)
 
 
 def threads_page(scope: Scope, cursor: bytes) -> Steps[tuple[list[str], bytes]]:

@@ -22,7 +22,10 @@ from pydantic import BaseModel
 from xxhash import xxh3_128_digest
 
 _ELEMENTS_PER_PIECE_MAX = 64
+_FIRST_RUN = 4  # elements of the first new piece; the next ones follow from its size
+_PRINTS_PER_SLICE = 256
 _PLAIN = frozenset({int, float, bool, type(None)})
+_PRINTABLE = _PLAIN | {str, dict, list}
 
 # Everything that msgpack would make look like something else goes to `default`, which raises.
 _EXACT = (
@@ -55,15 +58,16 @@ def fingerprint(value: Any) -> bytes | None:
     cls = type(value)
     try:
         if isinstance(value, BaseModel):
+            state: Any = value.__dict__
             if value.__pydantic_extra__ or value.__pydantic_private__:
-                state: Any = (value.__dict__, value.__pydantic_extra__, value.__pydantic_private__)
-                return xxh3_128_digest(ormsgpack.packb(list(state), _refuse, _EXACT), _seeds[cls])
-            return xxh3_128_digest(ormsgpack.packb(value.__dict__, _refuse, _EXACT), _seeds[cls])
-        if cls is dict or cls is str or cls is list or cls in _PLAIN:
-            return xxh3_128_digest(ormsgpack.packb(value, _refuse, _EXACT), _seeds[cls])
+                state = [state, value.__pydantic_extra__, value.__pydantic_private__]
+        elif cls in _PRINTABLE:
+            state = value
+        else:
+            return None
+        return xxh3_128_digest(ormsgpack.packb(state, _refuse, _EXACT), _seeds[cls])
     except (TypeError, ormsgpack.MsgpackEncodeError):
-        pass  # a tuple, a datetime, an object, a lone surrogate somewhere inside
-    return None
+        return None  # a tuple, a datetime, an object, a lone surrogate somewhere inside
 
 
 def digest(stored: bytes) -> bytes:
@@ -86,14 +90,16 @@ class ListImage:
     prints: list[bytes] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)  # elements per piece
     numbers: list[int] = field(default_factory=list)  # piece numbers, in order
+    stored: list[bytes] = field(default_factory=list)  # the pieces themselves
+    decoded: list[list[Any] | None] = field(default_factory=list)  # their elements, handed out only as copies
 
 
 @dataclass(slots=True)
 class Piece:
-    """A run of elements of a list: stored already as `number`, or new, as the `fresh`-th new piece."""
+    """A run of elements of a list: the `known`-th piece of what is stored, or the `fresh`-th new one."""
 
     size: int
-    number: int = -1
+    known: int = -1
     fresh: int = -1
 
 
@@ -120,23 +126,23 @@ def split(elements: list[Any], cut: Cut, encode: Encode, fresh: list[bytes], pie
 
     Yields now and then, so that a long list can be worked off in slices.
     """
-    prints, known, tail = cut.prints, cut.known, cut.tail
-    for at, element in enumerate(elements):
-        prints.append(print_of(element, encode))
-        if at & 255 == 255:
+    at = 0
+    if cut.known.numbers:
+        for start in range(0, len(elements), _PRINTS_PER_SLICE):
+            cut.prints += [print_of(element, encode) for element in elements[start : start + _PRINTS_PER_SLICE]]
             yield
-    cut.kept, at = _common_start(prints, known)
-    index = _index(known, cut.kept) if at < len(prints) else {}
-    per_piece, run = 4, at
-    while at < len(prints):
-        found = _find(index, prints, at)
+        cut.kept, at = _common_start(cut.prints, cut.known)
+    index = _index(cut.known, cut.kept) if at < len(elements) else {}
+    per_piece, run = _FIRST_RUN, at
+    while at < len(elements):
+        found = _find(index, cut.prints, at) if index else None
         if run < at and (found or at - run >= per_piece):
             per_piece = _store(elements, run, at, cut, encode, fresh, piece_bytes_min)
             run = at
             yield
         if found:
-            size, number = found
-            tail.append(Piece(size, number))
+            size, which = found
+            cut.tail.append(Piece(size, known=which))
             run = at = at + size
         else:
             at += 1
@@ -150,7 +156,8 @@ def _store(
     """Encode a run as a new piece; answers how many elements the next one should have."""
     run = elements[start:stop]
     stored = encode(run)
-    # Fingerprinted again: another task may have changed an element since, and print and bytes must be of one moment.
+    # Fingerprinted here, in the same slice: another task may have changed an element since it was looked up, and
+    # print and bytes must be of one moment.
     cut.prints[start:stop] = [print_of(element, encode) for element in run]
     cut.tail.append(Piece(stop - start, fresh=len(fresh)))
     fresh.append(stored)
@@ -177,16 +184,17 @@ def _index(known: ListImage, skip: int) -> dict[bytes, list[tuple[list[bytes], i
     """The pieces of `known` behind the first `skip`, by the fingerprint of their first element."""
     index: dict[bytes, list[tuple[list[bytes], int]]] = {}
     at = sum(known.sizes[:skip])
-    for size, number in zip(known.sizes[skip:], known.numbers[skip:], strict=True):
-        index.setdefault(known.prints[at], []).append((known.prints[at : at + size], number))
-        at += size
+    for which in range(skip, len(known.sizes)):
+        prints = known.prints[at : at + known.sizes[which]]
+        index.setdefault(prints[0], []).append((prints, which))
+        at += known.sizes[which]
     return index
 
 
 def _find(index: dict[bytes, list[tuple[list[bytes], int]]], prints: list[bytes], at: int) -> tuple[int, int] | None:
-    for piece, number in index.get(prints[at], ()):
+    for piece, which in index.get(prints[at], ()):
         if prints[at : at + len(piece)] == piece:
-            return len(piece), number
+            return len(piece), which
     return None
 
 
@@ -194,7 +202,7 @@ def ranges_text(cut: Cut) -> str:
     """The pieces of `cut` as the text a put sends: "17:2500,+0:1"."""
     ranges: list[tuple[str, int, int]] = [("", start, count) for start, count in _runs(cut.known.numbers[: cut.kept])]
     for piece in cut.tail:
-        sign, start = ("+", piece.fresh) if piece.number < 0 else ("", piece.number)
+        sign, start = ("+", piece.fresh) if piece.known < 0 else ("", cut.known.numbers[piece.known])
         if ranges and ranges[-1][0] == sign and ranges[-1][1] + ranges[-1][2] == start:
             ranges[-1] = (sign, ranges[-1][1], ranges[-1][2] + 1)
         else:
@@ -203,20 +211,19 @@ def ranges_text(cut: Cut) -> str:
 
 
 def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """`numbers` as (start, count); long runs are found by doubling, not by walking."""
+    """`numbers` as (start, count). Those of a conversation are mostly consecutive, so whole stretches are compared."""
     at = 0
     while at < len(numbers):
-        start, good = numbers[at], 1
-        # Piece numbers of a conversation are mostly consecutive; equality with a range is one comparison in C.
-        step = len(numbers) - at
-        while step:
-            if numbers[at : at + good + step] == list(range(start, start + good + step)):
-                good += step
-                step = min(step, len(numbers) - at - good)
+        start, count = numbers[at], 1
+        stretch = len(numbers) - at - 1
+        while stretch:
+            if numbers[at + count : at + count + stretch] == list(range(start + count, start + count + stretch)):
+                count += stretch
+                stretch = min(stretch, len(numbers) - at - count)
             else:
-                step //= 2
-        yield start, good
-        at += good
+                stretch //= 2
+        yield start, count
+        at += count
 
 
 def numbers_of(ranges: bytes) -> list[int]:
@@ -228,8 +235,14 @@ def numbers_of(ranges: bytes) -> list[int]:
     return numbers
 
 
-def image_of(cut: Cut, first: int) -> ListImage:
+def image_of(cut: Cut, fresh: list[bytes], first: int) -> ListImage:
     """What is stored once the server has given `first` as the number of the first new piece."""
-    numbers = cut.known.numbers[: cut.kept]
-    numbers += [piece.number if piece.number >= 0 else first + piece.fresh for piece in cut.tail]
-    return ListImage(cut.prints, cut.known.sizes[: cut.kept] + [piece.size for piece in cut.tail], numbers)
+    known, kept = cut.known, cut.kept
+    image = ListImage(cut.prints, known.sizes[:kept], known.numbers[:kept], known.stored[:kept], known.decoded[:kept])
+    for piece in cut.tail:
+        image.sizes.append(piece.size)
+        new = piece.known < 0
+        image.numbers.append(first + piece.fresh if new else known.numbers[piece.known])
+        image.stored.append(fresh[piece.fresh] if new else known.stored[piece.known])
+        image.decoded.append(None if new else known.decoded[piece.known])
+    return image

@@ -39,8 +39,11 @@ FLOORS = {
 STRANGERS = {(2, 1)}
 
 # Inside operations/: subjects -> shared moves -> shapes. A module that is not named here is a subject.
-SHARED_MOVES = {"pointers", "retrieval", "vector_index", "functions", "sharing", "text_query", "lexical_guard"}
-SHAPES = {"serde", "replies", "expiry"}
+SHARED_MOVES = {
+    *("pointers", "retrieval", "vector_index", "functions", "text_query", "lexical_guard"),
+    *("drafts", "restore", "heads", "places", "sharing"),
+}
+SHAPES = {"serde", "replies", "expiry", "clones"}
 
 IO_LIBRARIES = {"redis", "socket", "asyncio", "anyio", "subprocess", "selectors", "httpx", "websockets"}
 # Folders that must not reach for these: who asks never acts, and who translates never speaks to Redis itself.

@@ -243,7 +243,8 @@ local function read_tuple(c, member, raw)
   }
 end
 
--- ARGV  1 member or ''   2 head field   3-5 member, nonce and stamp that the caller holds, or ''
+-- KEYS  1 c   ARGV  1 member or ''   2 head field   3 nonce of the checkpoint that the caller holds   4 its stamp
+-- Replies  nil, a tuple, or {'same', stamp} and, if the stamp is another, the writes
 local function get(keys, argv)
   local c = keys[1]
   check_thread(c)
@@ -255,9 +256,9 @@ local function get(keys, argv)
     if argv[1] == '' then error({err = 'RTMEM_CORRUPT the latest checkpoint has no record'}) end
     return false
   end
-  if member == argv[3] then
-    local nonce = unpack_record(raw).nonce
-    if nonce == argv[4] and tasks_of(c, member)[1] == argv[5] then return {'same'} end
+  if argv[3] and unpack_record(raw).nonce == argv[3] then
+    local tasks = tasks_of(c, member)
+    return {'same', tasks[1], tasks[1] ~= argv[4] and read_writes(c, member, tasks) or nil}
   end
   return read_tuple(c, member, raw)
 end
