@@ -48,7 +48,7 @@ class Checkpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ttl_ms: int = 0  # 0: threads do not expire
     refresh_on_read: bool = False
     inline_bytes_max: int = 96  # smaller values live inside the checkpoint record
-    piece_bytes_min: int = 4_096  # new neighbours of a list share a piece up to about this size
+    piece_bytes_min: int = 8_192  # new neighbours of a list share a piece up to about this size
     compress_bytes_min: int = 4 * 1024 * 1024  # zstd above this; below, compressing takes longer than writing
     page_size: int = 20
     cache_bytes_max: int = 64 * 1024 * 1024  # what this process remembers of thread heads

@@ -25,7 +25,7 @@ from rtmem.keys import check_id
 from rtmem.operations.drafts import Draft
 from rtmem.operations.functions import call
 from rtmem.operations.places import Place, Scope, config_of, encode_id, place_of
-from rtmem.operations.restore import Restored, head_of
+from rtmem.operations.restore import Restored, read_head
 from rtmem.steps import Argument, Command, Compute, Steps
 
 # put -----------------------------------------------------------------------------------------------------------------
@@ -103,10 +103,15 @@ def _put(
         stored_metadata,
         len(draft.entries) // 4,
         *draft.entries,
-        *draft.fresh,
+        len(draft.fresh.large),
+        *draft.fresh.large,
+        *draft.fresh.small,
     ]
     beside = _index_commands(scope, place, run_id)
-    reply: list[bytes] = yield from call("rtmem_v1_checkpoint_put", place.function_keys, args, beside=beside)
+    large = [("HSET", place.keys.checkpoints, number, stored) for number, stored in draft.fresh.large.items()]
+    reply: list[bytes] = yield from call(
+        "rtmem_v1_checkpoint_put", place.function_keys, args, before=large, beside=beside
+    )
     for command in beside:
         if command[0] in ("ZADD", "SADD"):
             scope.mark_indexed(str(command[1]), place.thread_id)
@@ -186,7 +191,8 @@ def get_tuple(scope: Scope, config: RunnableConfig) -> Steps[CheckpointTuple | N
         CorruptRecordError: a record or a piece is gone, or does not decode.
         NewerLayoutError: stored by a newer rtmem.
 
-    Redis: 1 round trip, FCALL rtmem_v1_checkpoint_get (and PEXPIRE in the same one with refresh_on_read).
+    Redis: 1 round trip, FCALL rtmem_v1_checkpoint_get (and PEXPIRE in the same one with refresh_on_read); 2 if a
+        single value or message of 64 KB or more has to travel.
     Source: BaseCheckpointSaver.get_tuple (langgraph-checkpoint 4.3).
     """
     place = place_of(scope, config)
@@ -210,7 +216,10 @@ def get_tuple(scope: Scope, config: RunnableConfig) -> Steps[CheckpointTuple | N
         restored = Restored(scope.serde, place.thread_id, known, remembered=True)
         yield Compute(restored.fill())
         return restored.tuple
-    head = head_of(reply)
+    head = yield from read_head(place, reply)
+    if head is None:
+        # A large value was replaced between the two round trips; what replaced it is there now.
+        return (yield from get_tuple(scope, config))
     restored = Restored(scope.serde, place.thread_id, head, noting=not member)
     yield Compute(restored.fill())
     if not member:

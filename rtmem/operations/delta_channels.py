@@ -8,10 +8,12 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import DeltaChannelHistory
 
+from rtmem.errors import CorruptRecordError
 from rtmem.operations.functions import call
-from rtmem.operations.places import Scope, place_of
+from rtmem.operations.places import Place, Scope, place_of
 from rtmem.operations.restore import sorted_writes, value_of
-from rtmem.steps import Compute, Steps
+from rtmem.operations.sharing import numbers_of
+from rtmem.steps import Batch, Compute, Steps
 
 
 def get_delta_channel_history(
@@ -26,7 +28,8 @@ def get_delta_channel_history(
         For each channel `writes`, oldest first and in `writes_sort_key` order within a checkpoint, and `seed`, the
         stored value, unless the walk reached the root without one.
 
-    Redis: 1 round trip at any length of the history, FCALL rtmem_v1_checkpoint_delta_history.
+    Redis: 1 round trip at any length of the history, FCALL rtmem_v1_checkpoint_delta_history; 1 more for a channel
+        whose seed has values of 64 KB or more.
     Source: BaseCheckpointSaver.get_delta_channel_history (langgraph-checkpoint 4.3).
     """
     if not channels:
@@ -38,8 +41,26 @@ def get_delta_channel_history(
         "rtmem_v1_checkpoint_delta_history", place.function_keys, (member, place.head_field, *wanted)
     )
     history: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in wanted}
+    yield from fetch_seeds(place, reply[-1])
     yield Compute(_fill(scope, reply, history))
     return history
+
+
+def fetch_seeds(place: Place, seeds: list[Any]) -> Steps[None]:
+    """Put the large pieces into `seeds`, which the function left out."""
+    for at in range(0, len(seeds), 4):
+        kind, data, pieces = seeds[at + 1 : at + 4]
+        if None in pieces:
+            numbers = numbers_of(data) if kind == b"l" else [int(data)]
+            missing = [number for number, piece in zip(numbers, pieces, strict=True) if piece is None]
+            (found,) = yield Batch((("HMGET", place.keys.checkpoints, *missing),), lane="large")
+            if None in found:
+                raise CorruptRecordError(
+                    f"thread {place.thread_id!r}: the value a delta channel starts from is gone; was it pruned "
+                    "meanwhile? read again, or run `rtmem doctor threads`"
+                )
+            large = iter(found)
+            pieces[:] = [next(large) if piece is None else piece for piece in pieces]
 
 
 def _fill(scope: Scope, reply: list[Any], history: dict[str, DeltaChannelHistory]) -> Iterator[None]:

@@ -11,7 +11,7 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 from rtmem import settings as all_settings
 from rtmem.operations.heads import Channel, Head
 from rtmem.operations.serde import Serde
-from rtmem.operations.sharing import Cut, ListImage, image_of, is_shareable, ranges_text
+from rtmem.operations.sharing import LARGE_FIRST, Cut, Fresh, ListImage, image_of, is_shareable, number_of, ranges_text
 from rtmem.operations.sharing import split as split_list
 from rtmem.steps import Argument
 
@@ -33,7 +33,7 @@ class Draft:
         self.base = known.member if known else parent
         self.base_nonce = known.nonce if known else b""
         self.entries: list[Argument] = []
-        self.fresh: list[bytes] = []
+        self.fresh = Fresh()
         self.body = b""
         self._serde = serde
         self._settings = settings
@@ -69,7 +69,7 @@ class Draft:
             self._channels[name].image = image_of(cut, self.fresh, first)
         for channel in self._channels.values():
             if channel.kind == b"P":
-                channel.kind, channel.number = b"p", first + channel.number
+                channel.kind, channel.number = b"p", number_of(channel.number, first)
         return Head(member, self.nonce, parent, self.body, metadata, channels=self._channels, readable=self._readable)
 
     def _is_unchanged(self, name: str, version: bytes) -> bool:
@@ -99,11 +99,11 @@ class Draft:
     def _add_list(self, name: str, version: bytes, value: list[Any]) -> Iterator[None]:
         old = self._known.channels.get(name) if self._known else None
         cut = Cut(old.image if old and old.image else ListImage())
-        mark = len(self.fresh)
+        mark = len(self.fresh.small)
         yield from split_list(value, cut, self._serde.dumps, self.fresh, self._settings.piece_bytes_min)
-        alone = len(cut.tail) == 1 and not cut.kept and len(self.fresh) > mark
-        if alone and len(self.fresh[-1]) <= self._settings.inline_bytes_max:
-            stored = self.fresh.pop()
+        alone = len(cut.tail) == 1 and not cut.kept and len(self.fresh.small) > mark
+        if alone and len(self.fresh.small[-1]) <= self._settings.inline_bytes_max:
+            stored = self.fresh.small.pop()
             self._add(name, "i", stored, Channel(version, b"i", stored))
         else:
             self._cuts[name] = cut
@@ -119,8 +119,8 @@ class Draft:
             self._add(name, "p", old.number, Channel(version, b"p", stored, old.number))
         else:
             # `number` counts from the first new piece until the server has said which number that is.
-            self._add(name, "P", len(self.fresh), Channel(version, b"P", stored, len(self.fresh)))
-            self.fresh.append(stored)
+            ref = self.fresh.add(stored)
+            self._add(name, "p" if ref >= LARGE_FIRST else "P", ref, Channel(version, b"P", stored, ref))
 
 
 def encode_version(version: str | int | float) -> bytes:

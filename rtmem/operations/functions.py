@@ -22,23 +22,26 @@ def call(
     keys: Sequence[str],
     args: Sequence[Argument],
     *,
+    before: Sequence[Command] = (),
     beside: Sequence[Command] = (),
     lane: Lane = "auto",
     read_only: bool = False,
 ) -> Steps[Any]:
     """Call function `name` and return its raw reply; `beside` are commands that travel in the same round trip.
+    Commands `before` run with the function as one transaction.
 
     Redis: 1 round trip; 3 the first time a server is met that lacks the library.
     """
     command: Command = ("FCALL_RO" if read_only else "FCALL", name, len(keys), *keys, *args)
-    batch = Batch((command, *beside), lane=lane)
+    # MULTI around all of it: the commands beside are few and cheap.
+    batch = Batch((*before, command, *beside), atomic=bool(before), lane=lane)
     try:
         replies = yield batch
     except FunctionMissingError:
         # FLUSHALL keeps functions; FUNCTION FLUSH, a new server and a replica that was promoted early do not.
         yield Batch((("FUNCTION", "LOAD", "REPLACE", library_of(name)),))
         replies = yield batch
-    return replies[0]
+    return replies[len(before)]
 
 
 @cache

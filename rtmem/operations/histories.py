@@ -6,7 +6,7 @@ off, by a crash or a cancellation, is finished by asking for it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from rtmem.errors import InvalidRequestError
 from rtmem.operations.checkpoints import sweep
 from rtmem.operations.functions import call
 from rtmem.operations.places import Place, Scope, as_thread_id, decode_id, encode_id, place_of, split_member
-from rtmem.operations.restore import Restored, head_of
+from rtmem.operations.restore import Restored, read_head
 from rtmem.operations.sharing import numbers_of
 from rtmem.steps import Argument, Batch, Compute, Steps
 
@@ -73,7 +73,7 @@ def list_page(scope: Scope, thread_id: str, query: Query, cursor: bytes, limit: 
     is compared again here. A page ends after `limit` checkpoints, 1 MB, or 2,000 entries looked at; it may be empty
     and still have a cursor.
 
-    Redis: 1 round trip, FCALL rtmem_v1_checkpoint_list_page.
+    Redis: 1 round trip, FCALL rtmem_v1_checkpoint_list_page, and 1 for each checkpoint with values of 64 KB or more.
     Source: BaseCheckpointSaver.list (langgraph-checkpoint 4.3).
     """
     place = _thread(scope, thread_id)
@@ -91,23 +91,20 @@ def list_page(scope: Scope, thread_id: str, query: Query, cursor: bytes, limit: 
             args += (key, value)
     reply = yield from call("rtmem_v1_checkpoint_list_page", place.function_keys, args)
     tuples: list[CheckpointTuple] = []
-    yield Compute(_load_all(scope, thread_id, reply[1:], query, tuples))
-    return Page(tuples, reply[0])
-
-
-def _load_all(
-    scope: Scope, thread_id: str, replies: list[Any], query: Query, tuples: list[CheckpointTuple]
-) -> Iterator[None]:
-    for reply in replies:
+    for found in reply[1:]:
         # `before` as well: with a checkpoint_id in config the server looks that one up directly.
-        checkpoint_id, _ = split_member(reply[0])
+        checkpoint_id, _ = split_member(found[0])
         if query.before_id and encode_id(checkpoint_id) >= encode_id(query.before_id):
             continue
-        if not query.matches(scope.serde.loads(reply[4])):
+        if not query.matches(scope.serde.loads(found[4])):
             continue
-        restored = Restored(scope.serde, thread_id, head_of(reply))
-        yield from restored.fill()
+        head = yield from read_head(place, found)
+        if head is None:
+            continue  # deleted or overwritten while the page travelled
+        restored = Restored(scope.serde, thread_id, head)
+        yield Compute(restored.fill())
         tuples.append(restored.tuple)
+    return Page(tuples, reply[0])
 
 
 def threads_page(scope: Scope, cursor: bytes) -> Steps[tuple[list[str], bytes]]:

@@ -11,13 +11,36 @@ from rtmem.errors import CorruptRecordError
 from rtmem.operations.clones import UncopyableError, clone
 from rtmem.operations.drafts import decode_version
 from rtmem.operations.heads import Channel, Head
-from rtmem.operations.places import config_of, decode_id, split_member
+from rtmem.operations.places import Place, config_of, decode_id, split_member
 from rtmem.operations.serde import Serde
 from rtmem.operations.sharing import ListImage, numbers_of, print_of
+from rtmem.steps import Batch, Steps
+
+
+def read_head(place: Place, reply: list[Any]) -> Steps[Head | None]:
+    """The head that a reply of rtmem_v1_checkpoint_get or list_page describes; nothing is decoded yet.
+
+    Redis: no round trip, or 1 for its large pieces. None if one of those is gone meanwhile.
+    """
+    *_, entries, pieces, _ = reply
+    missing = [at for at, piece in enumerate(pieces) if piece is None]
+    if missing:
+        numbers = [number for at in range(0, len(entries), 4) for number in _numbers(*entries[at + 2 : at + 4])]
+        fields = [numbers[at] for at in missing]
+        (found,) = yield Batch((("HMGET", place.keys.checkpoints, *fields),), lane="large")
+        if None in found:
+            return None
+        for at, piece in zip(missing, found, strict=True):
+            pieces[at] = piece
+    return head_of(reply)
+
+
+def _numbers(kind: bytes, data: bytes) -> list[int]:
+    return numbers_of(data) if kind == b"l" else [int(data)] if kind == b"p" else []
 
 
 def head_of(reply: list[Any]) -> Head:
-    """The head that a reply of rtmem_v1_checkpoint_get or list_page describes; nothing is decoded yet."""
+    """The head that a reply with all its pieces describes."""
     member, nonce, parent, body, metadata, stamp, entries, pieces, writes = reply
     head = Head(member, nonce, parent, body, metadata, stamp, writes)
     rest = iter(pieces)

@@ -12,6 +12,7 @@ reordering, editing and mutating an old message in place are all seen.
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -20,6 +21,9 @@ from typing import Any
 import ormsgpack
 from pydantic import BaseModel
 from xxhash import xxh3_128_digest
+
+LARGE_PIECE_BYTES_MIN = 64 * 1024
+LARGE_FIRST = 2**51  # numbers from here on are random; all fit the doubles that Lua counts with
 
 _ELEMENTS_PER_PIECE_MAX = 64
 _FIRST_RUN = 4  # elements of the first new piece; the next ones follow from its size
@@ -94,9 +98,42 @@ class ListImage:
     decoded: list[list[Any] | None] = field(default_factory=list)  # their elements, handed out only as copies
 
 
+class Fresh:
+    """New pieces of one put.
+
+    A small piece is passed to the Redis Function, which numbers it; until then it is known by its place, from 0. A
+    large one must not go through Lua (2 ms per MB, during which the server does nothing else): it is written by a
+    plain HSET in the same transaction, under a random number that no counter will reach.
+    """
+
+    __slots__ = ("large", "small")
+
+    def __init__(self) -> None:
+        self.small: list[bytes] = []
+        self.large: dict[int, bytes] = {}
+
+    def add(self, stored: bytes) -> int:
+        """Take a piece; answers its place if it is small, its number if it is large."""
+        if len(stored) < LARGE_PIECE_BYTES_MIN:
+            self.small.append(stored)
+            return len(self.small) - 1
+        number = LARGE_FIRST + random.getrandbits(51)
+        self.large[number] = stored
+        return number
+
+    def stored(self, ref: int) -> bytes:
+        """The bytes of a piece."""
+        return self.large[ref] if ref >= LARGE_FIRST else self.small[ref]
+
+
+def number_of(ref: int, first: int) -> int:
+    """The number of a piece, once the server has given `first` to the first small one."""
+    return ref if ref >= LARGE_FIRST else first + ref
+
+
 @dataclass(slots=True)
 class Piece:
-    """A run of elements of a list: the `known`-th piece of what is stored, or the `fresh`-th new one."""
+    """A run of elements of a list: the `known`-th piece of what is stored, or the new one `fresh`."""
 
     size: int
     known: int = -1
@@ -121,7 +158,7 @@ def print_of(element: Any, encode: Encode) -> bytes:
     return fingerprint(element) or digest(encode([element]))
 
 
-def split(elements: list[Any], cut: Cut, encode: Encode, fresh: list[bytes], piece_bytes_min: int) -> Iterator[None]:
+def split(elements: list[Any], cut: Cut, encode: Encode, fresh: Fresh, piece_bytes_min: int) -> Iterator[None]:
     """Fill `cut`: pieces that are known where the contents are the same, new ones, appended to `fresh`, elsewhere.
 
     Yields now and then, so that a long list can be worked off in slices.
@@ -150,17 +187,14 @@ def split(elements: list[Any], cut: Cut, encode: Encode, fresh: list[bytes], pie
         _store(elements, run, at, cut, encode, fresh, piece_bytes_min)
 
 
-def _store(
-    elements: list[Any], start: int, stop: int, cut: Cut, encode: Encode, fresh: list[bytes], bytes_min: int
-) -> int:
+def _store(elements: list[Any], start: int, stop: int, cut: Cut, encode: Encode, fresh: Fresh, bytes_min: int) -> int:
     """Encode a run as a new piece; answers how many elements the next one should have."""
     run = elements[start:stop]
     stored = encode(run)
     # Fingerprinted here, in the same slice: another task may have changed an element since it was looked up, and
     # print and bytes must be of one moment.
     cut.prints[start:stop] = [print_of(element, encode) for element in run]
-    cut.tail.append(Piece(stop - start, fresh=len(fresh)))
-    fresh.append(stored)
+    cut.tail.append(Piece(stop - start, fresh=fresh.add(stored)))
     return max(1, min(_ELEMENTS_PER_PIECE_MAX, bytes_min * len(run) // max(1, len(stored))))
 
 
@@ -202,7 +236,8 @@ def ranges_text(cut: Cut) -> str:
     """The pieces of `cut` as the text a put sends: "17:2500,+0:1"."""
     ranges: list[tuple[str, int, int]] = [("", start, count) for start, count in _runs(cut.known.numbers[: cut.kept])]
     for piece in cut.tail:
-        sign, start = ("+", piece.fresh) if piece.known < 0 else ("", cut.known.numbers[piece.known])
+        start = cut.known.numbers[piece.known] if piece.known >= 0 else piece.fresh
+        sign = "+" if piece.known < 0 and start < LARGE_FIRST else ""
         if ranges and ranges[-1][0] == sign and ranges[-1][1] + ranges[-1][2] == start:
             ranges[-1] = (sign, ranges[-1][1], ranges[-1][2] + 1)
         else:
@@ -235,14 +270,14 @@ def numbers_of(ranges: bytes) -> list[int]:
     return numbers
 
 
-def image_of(cut: Cut, fresh: list[bytes], first: int) -> ListImage:
+def image_of(cut: Cut, fresh: Fresh, first: int) -> ListImage:
     """What is stored once the server has given `first` as the number of the first new piece."""
     known, kept = cut.known, cut.kept
     image = ListImage(cut.prints, known.sizes[:kept], known.numbers[:kept], known.stored[:kept], known.decoded[:kept])
     for piece in cut.tail:
         image.sizes.append(piece.size)
         new = piece.known < 0
-        image.numbers.append(first + piece.fresh if new else known.numbers[piece.known])
-        image.stored.append(fresh[piece.fresh] if new else known.stored[piece.known])
+        image.numbers.append(number_of(piece.fresh, first) if new else known.numbers[piece.known])
+        image.stored.append(fresh.stored(piece.fresh) if new else known.stored[piece.known])
         image.decoded.append(None if new else known.decoded[piece.known])
     return image

@@ -15,7 +15,10 @@ Fields of c
   c<member>           record of a checkpoint: {parent, nonce, run_id, delta, body, metadata, entries}
   t<member>           its pending writes: {stamp, task_id, task_id, ...}
   w<member>NUL<task>  the writes of one task: {task_path, idx, channel, value, idx, channel, value, ...}
-  <number>            a piece: the bytes of a channel value, or of some neighbours of a list
+  <number>            a piece: the bytes of a channel value, or of some neighbours of a list. Numbers from 2^51 on are
+                      random and belong to large pieces, which do not go through Lua: Lua hashes every byte of every
+                      string it is given, 2 ms per MB during which the server does nothing else. They are written by
+                      HSET in the transaction of the put and read by HMGET after a get.
   e                   members whose writes came before the checkpoint itself
   f                   highest fencing token seen
   s                   '1' while only shallow savers have written: then a piece belongs to one checkpoint at a time
@@ -33,19 +36,21 @@ told "stale" and sends the values. So no reference can dangle, and nothing has t
 
 local LAYOUT = 1
 local CHUNK = 2000        -- arguments per command: Lua's stack ends at about 8000
+local LARGE = 2 ^ 51      -- numbers of large pieces start here
 local SCAN_MAX = 2000     -- index entries one call may look at
 local SWEEP_RECORDS = 300 -- records one step of a sweep reads
 local SWEEP_PIECES = 2000 -- pieces one step of a sweep deletes
 
-local function check_layout(version)
+local function layout_error(version)
   if version and tonumber(version) > LAYOUT then
-    error({err = 'RTMEM_LAYOUT this thread is stored in layout ' .. version .. ', this library knows up to ' .. LAYOUT})
+    return {err = 'RTMEM_LAYOUT this thread is stored in layout ' .. version .. ', this library knows up to ' .. LAYOUT}
   end
 end
 
 local function check_thread(c)
   local version = redis.call('HGET', c, 'v')
-  check_layout(version)
+  local newer = layout_error(version)
+  if newer then error(newer) end
   return version
 end
 
@@ -59,12 +64,8 @@ local function is_after(a, b)
   return #a > #b
 end
 
-local function check_fence(c, seen, fence)
-  if fence == '' then return end
-  if seen and tonumber(seen) > tonumber(fence) then
-    error({err = 'RTMEM_FENCED the thread is at fencing token ' .. seen .. ', this writer holds ' .. fence})
-  end
-  if seen ~= fence then redis.call('HSET', c, 'f', fence) end
+local function is_stale(seen, fence)
+  return fence ~= '' and seen and tonumber(seen) > tonumber(fence)
 end
 
 local function expire(c, i, ttl_ms)
@@ -218,16 +219,23 @@ end
 
 -- Reading -------------------------------------------------------------------
 
+-- The pieces of the entries in order; false in the place of a large one.
 local function read_pieces(c, entries)
-  local numbers, pieces = {}, {}
+  local numbers, places, pieces, n = {}, {}, {}, 0
   for _, range in ipairs(ranges_of(entries)) do
-    for number = range[1], range[1] + range[2] - 1 do numbers[#numbers + 1] = string.format('%d', number) end
+    for number = range[1], range[1] + range[2] - 1 do
+      n = n + 1
+      pieces[n] = false
+      if number < LARGE then
+        numbers[#numbers + 1], places[#places + 1] = string.format('%d', number), n
+      end
+    end
   end
   for at = 1, #numbers, CHUNK do
     local found = redis.call('HMGET', c, unpack(numbers, at, math.min(at + CHUNK - 1, #numbers)))
     for k = 1, #found do
       if not found[k] then error({err = 'RTMEM_CORRUPT piece ' .. numbers[at + k - 1] .. ' is gone'}) end
-      pieces[#pieces + 1] = found[k]
+      pieces[places[at + k - 1]] = found[k]
     end
   end
   return pieces
@@ -326,35 +334,46 @@ end
 -- ARGV  1 'full' or 'shallow'  2 member  3 head field  4 parent member or ''  5 nonce  6 run_id  7 delta channels
 --       8 base member or ''  9 base nonce or '' (then only '=' entries may be used)  10 ttl_ms or 0  11 fence or ''
 --       12 body  13 metadata  14 number of entries
---       then per entry: name, version, kind, data;  then the new pieces
+--       then per entry: name, version, kind, data;  then the number of large pieces, and their numbers (this
+--       transaction has stored them already, and they must go if the put is refused);  then the small pieces
 --       kinds of entries: those above, and  '=' as in the base (same name and version)
 --       P the k-th new piece (from 0)  L ranges, "+k:n" for new pieces, "a:n" for pieces of the base
 local function put(keys, argv)
   local c, i, d = keys[1], keys[2], keys[3]
   local shallow, member, head_field, parent = argv[1] == 'shallow', argv[2], argv[3], argv[4]
+  local large_at = 15 + 4 * tonumber(argv[14])
+  local last_arg = large_at + tonumber(argv[large_at])
+  -- Large pieces are there before this function is asked whether they may.
+  local function refuse(reason)
+    for k = large_at + 1, last_arg do redis.call('HDEL', c, argv[k]) end
+    if reason.err then error(reason) end
+    return reason
+  end
   local stored = redis.call('HMGET', c, 'v', 'n', 's', head_field, 'c' .. member, 'c' .. argv[8], 'e', 'm', 'f')
   local version, head, old_raw, base_raw = stored[1], stored[4], stored[5], stored[6]
   local solely_shallow = stored[3] or not version
-  check_layout(version)
+  local newer = layout_error(version)
+  if newer then return refuse(newer) end
   local grave = redis.call('GET', d)
   if grave and (not is_after(member, grave) or
       (parent ~= '' and redis.call('HEXISTS', c, 'c' .. parent) == 0)) then
-    error({err = 'RTMEM_DELETED a checkpoint of a run that began before the thread was deleted'})
+    return refuse({err = 'RTMEM_DELETED a checkpoint of a run that began before the thread was deleted'})
   end
-  check_fence(c, stored[9], argv[11])
+  if is_stale(stored[9], argv[11]) then
+    return refuse({err = 'RTMEM_FENCED the thread is at fencing token ' .. stored[9]})
+  end
 
   local base
   if argv[8] ~= '' then
     base = base_raw and unpack_record(base_raw)
-    if not base or (argv[9] ~= '' and base.nonce ~= argv[9]) then return {'stale'} end
+    if not base or (argv[9] ~= '' and base.nonce ~= argv[9]) then return refuse({'stale'}) end
   end
   local first = tonumber(stored[2] or '1')
-  local last_arg = 14 + 4 * tonumber(argv[14])
-  local entries = resolve_entries(argv, last_arg, base, first)
-  if not entries then return {'stale'} end
+  local entries = resolve_entries(argv, large_at - 1, base, first)
+  if not entries then return refuse({'stale'}) end
   if shallow and head and is_after(head, member) then
     -- A slower writer with an older id: the latest checkpoint stays.
-    return {'late'}
+    return refuse({'late'})
   end
 
   local fields = {'c' .. member, pack_record({
@@ -368,6 +387,7 @@ local function put(keys, argv)
   if not version then set('v', LAYOUT) end
   if not head or is_after(member, head) then set(head_field, member) end
   if shallow and not version then set('s', '1') end
+  if argv[11] ~= '' and stored[9] ~= argv[11] then set('f', argv[11]) end
   if #argv > last_arg then set('n', string.format('%d', first + #argv - last_arg)) end
   for k = 1, #argv - last_arg do set(string.format('%d', first + k - 1), argv[last_arg + k]) end
   for at = 1, #fields, CHUNK do
@@ -406,7 +426,9 @@ local function put_writes(keys, argv)
     -- The checkpoint was there and is gone: expired, pruned or replaced. Its writes must not bring it back.
     if argv[7] == '1' or (argv[1] == 'shallow' and head and is_after(head, member)) then return {'gone'} end
   end
-  check_fence(c, redis.call('HGET', c, 'f'), argv[6])
+  local seen = redis.call('HGET', c, 'f')
+  if is_stale(seen, argv[6]) then error({err = 'RTMEM_FENCED the thread is at fencing token ' .. seen}) end
+  if argv[6] ~= '' and seen ~= argv[6] then redis.call('HSET', c, 'f', argv[6]) end
 
   local field = 'w' .. member .. '\0' .. task_id
   local tasks = tasks_of(c, member)
@@ -484,7 +506,7 @@ local function list_page(keys, argv)
           local tuple = read_tuple(c, member, raw)
           page[#page + 1] = tuple
           bytes_left = bytes_left - #raw
-          for _, piece in ipairs(tuple[8]) do bytes_left = bytes_left - #piece end
+          for _, piece in ipairs(tuple[8]) do bytes_left = bytes_left - (piece and #piece or 0) end
         end
       end
       if #page > want or bytes_left <= 0 or looked >= SCAN_MAX then
