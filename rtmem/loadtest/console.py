@@ -65,6 +65,7 @@ def table(experiment: Experiment) -> Table:
         "p99": [_time(row.latency.p99_us if row.latency else None) for row in rows],
         "per s": ["" if row.operations_per_s is None else f"{row.operations_per_s:,.0f}" for row in rows],
         "client CPU": [_time(row.client_cpu_us) for row in rows],
+        "CPU ratio": [_ratio(row.client_cpu_ratio) for row in rows],
         "server CPU": [_time(row.server_cpu_us) for row in rows],
         "stall": [_time(_us(row.stall_ms)) for row in rows],
         "worst": [_time(_us(row.stall_worst_ms)) for row in rows],

@@ -44,6 +44,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     ratio_high: float | None = None
     operations_per_s: float | None = None
     client_cpu_us: float | None = None  # this process, all threads, per operation
+    client_cpu_ratio: float | None = None  # to the baseline's; steadier than times where others use the machine too
     server_cpu_us: float | None = None  # the server's processes, per operation; None if there is none to see
     stall_ms: float | None = None  # how long an operation kept the event loop from other tasks: median of the longest
     stall_worst_ms: float | None = None  # the longest of all, whoever caused it (garbage collector, machine)

@@ -66,6 +66,12 @@ class _Track:
     stalls_ms: list[float] = field(default_factory=list)
     stalls_without_gc_ms: list[float] = field(default_factory=list)
 
+    @property
+    def client_cpu_us(self) -> float:
+        """Per operation that succeeded; 0 if none did."""
+        done = sum(len(turn) for turn in self.rounds_us)
+        return self.client_cpu_s * 1e6 / done if done else 0.0
+
     def inputs(self, count: int) -> list[Any]:
         first = self.prepared
         self.prepared += count
@@ -106,7 +112,7 @@ async def measure(
         await _play(plan, tracks, clock, on_turn)
     finally:
         gc.unfreeze()
-    baseline = tracks[plan.baseline].rounds_us
+    baseline = tracks[plan.baseline]
     return Experiment(
         name=plan.name,
         baseline=plan.baseline,
@@ -181,13 +187,13 @@ async def _probe_stalls(track: _Track, operations: int) -> None:
             found.append(await longest_stall_ms(work, collect_garbage=collect_garbage))
 
 
-def _summary(track: _Track, baseline: list[list[float]]) -> Measured:
+def _summary(track: _Track, baseline: _Track) -> Measured:
     durations_us = [duration for turn in track.rounds_us for duration in turn]
     if not durations_us:
         return Measured(contender=track.contender.name, errors=track.errors, first_error=track.first_error)
     ratios = sorted(
         percentile(sorted(turn), 50) / percentile(sorted(base), 50)
-        for turn, base in zip(track.rounds_us, baseline, strict=False)
+        for turn, base in zip(track.rounds_us, baseline.rounds_us, strict=False)
         if turn and base
     )
     done = len(durations_us)
@@ -198,7 +204,8 @@ def _summary(track: _Track, baseline: list[list[float]]) -> Measured:
         ratio_low=percentile(ratios, 25) if ratios else None,
         ratio_high=percentile(ratios, 75) if ratios else None,
         operations_per_s=done / track.elapsed_s,
-        client_cpu_us=track.client_cpu_s * 1e6 / done,
+        client_cpu_us=track.client_cpu_us,
+        client_cpu_ratio=track.client_cpu_us / baseline.client_cpu_us if baseline.client_cpu_us else None,
         server_cpu_us=None if track.server_cpu_us is None else track.server_cpu_us / done,
         # The median: one operation during which the machine did something else says nothing about the contender.
         stall_ms=percentile(sorted(track.stalls_ms), 50) if track.stalls_ms else None,

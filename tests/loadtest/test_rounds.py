@@ -219,6 +219,8 @@ async def test_cpu_is_counted_per_operation_for_the_client_and_for_a_server_proc
     assert spinning.client_cpu_us > resting.client_cpu_us
     assert spinning.server_cpu_us is not None
     assert spinning.server_cpu_us == pytest.approx(spinning.client_cpu_us, rel=0.5)
+    assert spinning.client_cpu_ratio == pytest.approx(spinning.client_cpu_us / resting.client_cpu_us)
+    assert resting.client_cpu_ratio == 1
     assert resting.server_cpu_us is None
 
 
