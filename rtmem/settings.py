@@ -62,8 +62,9 @@ class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     port: int = 8123
     tokens: dict[str, str] = {}  # bearer token -> principal
     frame_bytes_max: int = 4 * 1024 * 1024
-    outbox_frames_max: int = 2_048  # per connection; a slower reader is closed with 4429
+    outbox_frames_max: int = 2_048  # per connection; a slower reader is served from the log
     outbox_bytes_max: int = 8 * 1024 * 1024
+    stall_timeout_ms: int = 10_000  # a reader that takes nothing for so long is closed with 4429
     send_buffer_bytes: int = 128 * 1024
     log_flush_ms: int = 25  # events are appended to the log in groups
     log_group_events_max: int = 256

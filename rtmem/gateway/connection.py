@@ -6,7 +6,7 @@ Decisions are made in `session.py`; here they are carried out.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final
 
 import anyio
@@ -55,15 +55,16 @@ class Connection:
         self._outbox = Outbox(frames_max=settings.outbox_frames_max, bytes_max=settings.outbox_bytes_max)
         self._close_timeout_s = settings.close_timeout_ms / 1_000
         self._close: tuple[int, str] | None = None
-        self._scope: anyio.CancelScope | None = None
+        self._stall_timeout_s = settings.stall_timeout_ms / 1_000
+        self._tasks: TaskGroup
 
     async def serve(self) -> None:
         """Returns when the client has gone or has been sent away. The caller has accepted the websocket."""
         try:
             async with anyio.create_task_group() as tasks:
-                self._scope = tasks.cancel_scope
+                self._tasks = tasks
                 tasks.start_soon(self._write, name="websocket writer")
-                await self._read(tasks)
+                await self._read()
                 tasks.cancel_scope.cancel()
         finally:
             self._thread.listeners.discard(self)
@@ -74,13 +75,14 @@ class Connection:
 
     def deliver(self, event: LogEvent) -> bool:
         """Take a live event of the thread. See threads.Listener."""
-        if not self._session.wants(event):
-            return False
-        try:
-            self._outbox.put_event(event)
-        except SlowReaderError as exc:
-            self._end(SLOW_READER, str(exc))
-        return True
+        if self._session.wants(event):
+            try:
+                self._outbox.put_event(event)
+            except SlowReaderError:
+                # The log has it too. All that follow it there at once, so that none is sent twice.
+                self._tasks.start_soon(self._catch_up, self._session.fall_behind())
+        self._session.passed(event)
+        return self._session.follows(event)
 
     def _end(self, code: int, reason: str, *, after_flush: bool = False) -> None:
         """Close with `code`: at once, or when what waits in the outbox has been sent."""
@@ -89,8 +91,8 @@ class Connection:
             self._close = (code, reason.encode()[:120].decode("utf-8", "ignore"))
         if after_flush:
             self._outbox.finish()
-        elif self._scope is not None:
-            self._scope.cancel()
+        else:
+            self._tasks.cancel_scope.cancel()
 
     async def _write(self) -> None:
         try:
@@ -103,7 +105,7 @@ class Connection:
             # uvicorn's ClientDisconnected: the reader learns it too, and ends the connection.
             return
 
-    async def _read(self, tasks: TaskGroup) -> None:
+    async def _read(self) -> None:
         while True:
             message = await self._receive()
             if message["type"] != "websocket.receive":
@@ -113,7 +115,7 @@ class Connection:
             if isinstance(decided, bytes):
                 self._reply(decided)
             else:
-                await self._carry_out(decided, tasks)
+                await self._carry_out(decided)
 
     def _reply(self, frame: bytes) -> None:
         try:
@@ -121,13 +123,13 @@ class Connection:
         except SlowReaderError as exc:
             self._end(SLOW_READER, str(exc))
 
-    async def _carry_out(self, command: Command, tasks: TaskGroup) -> None:
+    async def _carry_out(self, command: Command) -> None:
         """Do what `command` asks and answer it. Commands of one connection are carried out in their order."""
         params = command.params
         try:
             match params:
                 case SubscribeParams():
-                    await self._subscribe(command.id, params, tasks)
+                    await self._subscribe(command.id, params)
                 case UnsubscribeParams():
                     self._session.unsubscribe(params.subscription_id)
                     self._reply(protocol.success(command.id, {}))
@@ -156,51 +158,53 @@ class Connection:
         self._reply(protocol.failure(None, error))
         self._end(TRY_AGAIN_LATER, error.message, after_flush=True)
 
-    async def _subscribe(self, command_id: int, params: SubscribeParams, tasks: TaskGroup) -> None:
+    async def _subscribe(self, command_id: int, params: SubscribeParams) -> None:
         await self._thread.contact()
         self._thread.listeners.add(self)
         now_ms = time.monotonic_ns() // 1_000_000
         subscription = self._session.subscribe(params, self._thread.head, now_ms)
         self._reply(protocol.success(command_id, {"subscription_id": subscription.id}))
-        tasks.start_soon(self._catch_up, subscription, name=subscription.id)
+        self._tasks.start_soon(self._catch_up, [subscription], name=subscription.id)
 
-    async def _catch_up(self, subscription: Subscription) -> None:
-        """Send the past of a subscription, then let it live."""
+    async def _catch_up(self, subscriptions: Sequence[Subscription]) -> None:
+        """Send the past of subscriptions that start at one seq, at the client's pace; then let them live."""
         try:
-            await self._send_past(subscription)
+            await self._send_past(subscriptions, subscriptions[0].start_seq)
+        except SlowReaderError as exc:
+            self._end(SLOW_READER, exc.message)
         except RtmemError as exc:
             self._give_up(exc)
 
-    async def _send_past(self, subscription: Subscription) -> None:
-        position = subscription.start_seq
+    async def _send_past(self, subscriptions: Sequence[Subscription], since: int) -> None:
+        position = since
         if position > self._thread.head.last_seq:
             # The client has seen more than the log holds: Redis came back without its last writes.
             position = self._thread.head.last_seq
-            await self._tell_gap(subscription, position, at_end=True)
-        while not subscription.ended:
+            await self._tell_gap(since, position, at_end=True)
+        while any(not one.ended for one in subscriptions):
             target = self._thread.head.last_seq
             if position >= target:
                 # No await between this comparison and the step to live: no event can fall between.
-                subscription.start_seq = position
-                self._session.caught_up(subscription)
+                self._session.caught_up(subscriptions, position)
                 return
             page = await self._log.read_after(self._thread.key, position)
             for event in page.events:
                 if page.lost is not None and event.seq == page.lost.before_seq:
-                    await self._tell_gap(subscription, page.lost.after_seq, at_end=False)
-                if subscription.matches(event):
-                    await self._outbox.room()
-                    self._outbox.put_event(event)
+                    await self._tell_gap(since, page.lost.after_seq, at_end=False)
+                if any(one.matches(event) and not one.ended for one in subscriptions):
+                    await self._put_when_there_is_room(event.frame)
             position = page.last_seq
             if page.complete and position < target:
                 position = target
-                await self._tell_gap(subscription, position, at_end=True)
+                await self._tell_gap(since, position, at_end=True)
 
-    async def _tell_gap(self, subscription: Subscription, seq: int, *, at_end: bool) -> None:
+    async def _tell_gap(self, since: int, seq: int, *, at_end: bool) -> None:
         """Never skip silently: say that events are gone, and give the state that they led to."""
-        thread = self._thread
-        snapshot = await self._runs.snapshot(thread)
-        status = thread.head.status if at_end else None
-        for event in gap_events(subscription.start_seq, seq, snapshot, status):
-            await self._outbox.room()
-            self._outbox.put(event)
+        snapshot = await self._runs.snapshot(self._thread)
+        status = self._thread.head.status if at_end else None
+        for frame in gap_events(since, seq, snapshot, status):
+            await self._put_when_there_is_room(frame)
+
+    async def _put_when_there_is_room(self, frame: bytes) -> None:
+        await self._outbox.room(stall_timeout_s=self._stall_timeout_s)
+        self._outbox.put(frame)

@@ -1,6 +1,9 @@
 """Frames on their way to one client: bounded, so that a client that does not read costs little and then its connection.
 
-One task takes frames out and writes them; everything else only puts. The kernel and the server's own buffer are kept
+One task takes frames out and writes them; everything else only puts. What does not fit is refused: the connection then
+reads on from the log at the client's pace (`room`), and a client that takes nothing for `stall_timeout_ms` is given up.
+
+The kernel and the server's own buffer are kept
 small (SO_SNDBUF, the transport's high-water mark), so a client that stops reading is felt here after about 200 KB.
 When frames pile up, consecutive deltas of one text become one frame: the client reads the same text in larger bites.
 """
@@ -65,12 +68,7 @@ class Outbox:
     def _append(self, frame: bytes, *, mergeable: bool) -> None:
         # What waits already is what the client has not read; a big state that joins it says nothing about its reader.
         if len(self._queue) >= self._frames_max or self._bytes >= self._bytes_max:
-            raise SlowReaderError(
-                f"the client is {len(self._queue)} frames ({self._bytes} bytes) behind: "
-                "reconnect with `since` and read faster, or subscribe to fewer channels",
-                frames=len(self._queue),
-                size_bytes=self._bytes,
-            )
+            raise self._slow("reads too slowly")
         self._queue.append((frame, mergeable))
         self._bytes += len(frame)
         self._signal()
@@ -86,15 +84,30 @@ class Outbox:
         self._signal()
         return frame
 
-    async def room(self) -> None:
-        """Wait until at most a quarter is used: how a replay paces itself instead of overflowing."""
+    async def room(self, *, stall_timeout_s: float) -> None:
+        """Wait until at most a quarter is used: how a replay keeps the client's pace.
+
+        Raises:
+            SlowReaderError: no frame was taken for `stall_timeout_s`.
+        """
         while len(self._queue) > self._frames_max // 4 or self._bytes > self._bytes_max // 4:
-            await self._changed.wait()
+            with anyio.move_on_after(stall_timeout_s) as waiting:
+                await self._changed.wait()
+            if waiting.cancelled_caught:
+                raise self._slow(f"has taken no frame for {stall_timeout_s:g} s")
 
     def finish(self) -> None:
         """No more frames; what waits is still sent."""
         self._finished = True
         self._signal()
+
+    def _slow(self, what: str) -> SlowReaderError:
+        return SlowReaderError(
+            f"the client {what}, {len(self._queue)} frames wait: reconnect with `since` and read faster, "
+            "or subscribe to fewer channels",
+            frames=len(self._queue),
+            size_bytes=self._bytes,
+        )
 
     def _signal(self) -> None:
         self._changed.set()

@@ -2,12 +2,12 @@
 
     receive(frame)  -> Command | bytes (an error reply)     what to do next, or what to answer
     subscribe()     -> Subscription                         with the seq from which its events must be read
-    caught_up()                                             its past has been sent: live events may follow
+    caught_up()  fall_behind()                              its past has been sent: live events may follow; or not
     wants(event)                                            is this live event to be sent here?
 
-A subscription lives through two states. *Catching up*: its past is read from the log, live events pass it by (they will
-be read too). *Live*: events are sent as they happen. The step between them is taken without an await by the caller, so
-nothing falls between the two.
+A subscription is in one of two states. *Catching up*: its past is read from the log, live events pass it by (they will
+be read too). *Live*: events are sent as they happen. The steps between them are taken without an await by the caller,
+so nothing falls between the two. A live one whose client reads too slowly catches up again.
 
 Where a subscription starts
 ---------------------------
@@ -23,6 +23,7 @@ Where a subscription starts
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,6 +77,7 @@ class Session:
     _first_command_id: int | None = None
     _subscriptions: dict[str, Subscription] = field(default_factory=dict)
     _created: int = 0
+    _passed_seq: int = 0
 
     def receive(self, frame: bytes | str) -> Command | bytes:
         """The command to carry out, or the error to answer. A bad frame never costs the connection."""
@@ -126,12 +128,32 @@ class Session:
             )
         subscription.ended = True
 
-    def caught_up(self, subscription: Subscription) -> None:
-        """Everything up to now has been sent for it."""
-        subscription.live = True
+    def caught_up(self, subscriptions: Iterable[Subscription], seq: int) -> None:
+        """Everything up to `seq`, which is now, has been sent for them."""
+        for subscription in subscriptions:
+            subscription.start_seq = seq
+            subscription.live = True
+
+    def fall_behind(self) -> list[Subscription]:
+        """The event being offered cannot be sent: the live subscriptions, which have to catch up from before it."""
+        fallen = [one for one in self._subscriptions.values() if one.live]
+        # The event before, not this one's seq less one: seqs have gaps, and the log is read after a seq it knows.
+        seq = max(self._passed_seq, *(one.start_seq for one in fallen))
+        for subscription in fallen:
+            subscription.start_seq = seq
+            subscription.live = False
+        return fallen
+
+    def passed(self, event: LogEvent) -> None:
+        """`event` has been offered to this connection, and sent if it was wanted."""
+        self._passed_seq = event.seq
 
     def wants(self, event: LogEvent) -> bool:
         """Is `event`, which has just happened, to be sent on this connection? Once, however many filters match."""
         return any(
             one.live and event.seq > one.start_seq and one.matches(event) for one in self._subscriptions.values()
         )
+
+    def follows(self, event: LogEvent) -> bool:
+        """Will `event` reach this connection, now or when it has caught up?"""
+        return any(event.seq > one.start_seq and one.matches(event) for one in self._subscriptions.values())

@@ -1,0 +1,80 @@
+"""Redis goes away in the middle of things: clients are told, the process lives, and goes on when Redis is back."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import anyio
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from rtmem.settings import Redis
+from tests.conftest import ServerFactory
+from tests.gateway.conftest import ServeGateway
+from tests.gateway.raw import raw_client, text_in
+from tests.gateway.test_resume import receive_tokens
+
+pytestmark = pytest.mark.anyio
+
+QUICK = Redis(deadline_ms=1_000, connect_timeout_ms=500, retries_max=1)
+
+
+async def test_a_run_fails_typed_and_the_thread_goes_on_when_redis_is_back(
+    serve_gateway: ServeGateway, redis_server: ServerFactory
+) -> None:
+    server = redis_server(profile="durable", modules=False)
+    async with serve_gateway(url=server.url, redis_settings=QUICK) as served:
+        async with raw_client(served.ws_url) as client:
+            await client.subscribe()
+            await client.start("chat", "first")
+            await client.until_end()
+            client.forget()
+            await client.start("slow", "hello 200")
+            await receive_tokens(client, 5)
+            os.kill(server.pid, signal.SIGKILL)
+            end = await client.until_end(within_s=15)
+            assert end["event"] == "failed"
+            assert "ServerUnavailableError" in end["error"] or "DeadlineExceededError" in end["error"]
+            refused = await client.ask("run.start", assistant_id="chat", input=None)
+            assert refused["type"] == "error"
+            assert refused["meta"]["retryable"] is True
+            async with raw_client(served.ws_url) as other:
+                # A stream that cannot be read says so without being asked, and closes for a retry.
+                await other.socket.send(
+                    '{"id": 1, "method": "subscription.subscribe", "params": {"channels": ["values"]}}'
+                )
+                with pytest.raises(ConnectionClosed) as closed:
+                    await other.receive_for_ever()
+                assert closed.value.rcvd is not None
+                assert closed.value.rcvd.code == 1013
+                assert other.replies[None]["meta"]["retryable"] is True
+            seen = client.events
+
+            await anyio.to_thread.run_sync(
+                lambda: redis_server(data_dir=server.data_dir, profile="durable", modules=False)
+            )
+            async with raw_client(served.ws_url) as again:
+                # The end that Redis could not take was kept and is in the log now, as it was told.
+                await again.subscribe(since=seen[3]["seq"])
+                await again.until_end()
+                assert again.events == seen[4:]
+            client.forget()
+            await client.ask("run.start", assistant_id="chat", input=None)
+            assert (await client.until_end())["event"] == "completed"
+            messages = (await client.ask("state.get"))["result"]["values"]["messages"]
+            assert [message["type"] for message in messages] == ["human", "ai", "human", "ai"]
+            assert text_in(client.events).startswith("You said hello 200")
+
+
+async def test_ok_is_answered_without_redis(serve_gateway: ServeGateway, redis_server: ServerFactory) -> None:
+    import httpx
+
+    server = redis_server(modules=False)
+    async with serve_gateway(url=server.url, redis_settings=QUICK) as served:
+        os.kill(server.pid, signal.SIGKILL)
+        async with httpx.AsyncClient(base_url=served.url, headers=served.auth, timeout=10) as http:
+            assert (await http.get("/ok")).status_code == 200
+            response = await http.get("/threads/t/state")
+            assert response.status_code == 503
+            assert response.json()["meta"]["retryable"] is True

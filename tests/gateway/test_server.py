@@ -1,0 +1,101 @@
+"""Listening, and an orderly end."""
+
+from __future__ import annotations
+
+import signal
+import socket
+
+import anyio
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from rtmem.errors import ConfigError, PortTakenError
+from rtmem.gateway.server import listen
+from rtmem.settings import Gateway
+from tests.gateway.process import GatewayProcess
+from tests.gateway.raw import raw_client, text_in
+from tests.gateway.test_resume import gateway_process, receive_tokens, words
+
+__all__ = ["gateway_process"]
+
+pytestmark = pytest.mark.anyio
+
+
+def test_a_taken_port_is_a_typed_error_with_the_port() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(PortTakenError, match=f"127.0.0.1:{port}.*RTMEM_GATEWAY__PORT") as taken:
+            listen(Gateway(port=port))
+        assert taken.value.data["port"] == port
+
+
+def test_a_host_that_is_not_ours_is_a_config_error() -> None:
+    with pytest.raises(ConfigError):
+        listen(Gateway(host="no such host", port=0))
+
+
+def test_accepted_sockets_hold_little_for_a_client_that_does_not_read() -> None:
+    with listen(Gateway(port=0, send_buffer_bytes=32_768)) as listener, socket.socket() as client:
+        client.connect(listener.getsockname())
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 2 * 32_768
+
+
+async def test_sigterm_lets_a_run_end_then_closes_with_1012(gateway_process: GatewayProcess) -> None:
+    async with raw_client(gateway_process.ws_url) as client:
+        await client.subscribe()
+        await client.start("slow", "hello 30")
+        await receive_tokens(client, 2)
+        gateway_process.signal(signal.SIGTERM)
+        assert (await client.until_end())["event"] == "completed"
+        assert text_in(client.events) == words(30)
+        with pytest.raises(ConnectionClosed) as closed:
+            await client.receive_for_ever()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1012
+        assert await anyio.to_thread.run_sync(gateway_process.terminate) in (0, -signal.SIGTERM)
+
+
+async def test_sigterm_refuses_new_runs_and_stops_what_takes_too_long_and_says_so(
+    gateway_process: GatewayProcess,
+) -> None:
+    async with raw_client(gateway_process.ws_url) as client, raw_client(gateway_process.ws_url, "other") as other:
+        await client.subscribe()
+        await client.start("slow", "hello 1000")
+        await receive_tokens(client, 2)
+        gateway_process.signal(signal.SIGTERM)
+        refused = await other.ask("run.start", assistant_id="chat")
+        while refused["type"] != "error":  # until the signal has arrived
+            refused = await other.ask("run.start", assistant_id="chat")
+        assert refused["meta"] == {"error_type": "DrainingError", "retryable": True}
+        end = await client.until_end(within_s=15)
+        assert end["event"] == "failed"
+        assert "shutting down" in end["error"]
+    await anyio.to_thread.run_sync(gateway_process.terminate)
+    await anyio.to_thread.run_sync(gateway_process.start)
+    async with raw_client(gateway_process.ws_url) as client:
+        await client.subscribe()
+        await client.ask("run.start", assistant_id="chat", input=None)
+        assert (await client.until_end(within_s=15))["event"] == "completed"
+        assert len((await client.ask("state.get"))["result"]["values"]["messages"]) == 2
+
+
+async def test_no_connection_is_accepted_after_sigterm(gateway_process: GatewayProcess) -> None:
+    async with raw_client(gateway_process.ws_url) as client:
+        await client.subscribe()
+        await client.start("slow", "hello 60")
+        await receive_tokens(client, 2)
+        gateway_process.signal(signal.SIGTERM)
+
+        async def connect_for_ever() -> None:
+            async with httpx.AsyncClient() as http:
+                while True:
+                    await http.get(gateway_process.url + "/ok", headers={"connection": "close"})
+
+        with anyio.fail_after(5), pytest.raises(httpx.TransportError):
+            await connect_for_ever()
+        assert (await client.until_end())["event"] == "completed"
