@@ -78,7 +78,8 @@ class _Terminal:
             while questions:
                 answer = self._ask(questions[0])
                 if answer is None:
-                    return
+                    # A script that could not decide has not done its work.
+                    raise typer.Exit(0 if self._interactive else 1)
                 questions = self._hear(self._conversation.decide(questions[0], answer))
             line = self._read("you> ")
             if line is None or line in ("/quit", "/exit"):

@@ -1,28 +1,30 @@
 """One thread at a gateway, as a client that must not lose a word of it. Knows no screen.
 
-The client is the official SDK. What it does not do is done here: it gives up on a gateway that is away for more than
-a few seconds, and it cannot know that a run died with its process. After each turn, and after each break, the thread's
-state at the gateway decides what is still to be shown or to be done.
+Built from the official SDK's client and websocket transport. Its thread stream on top of them is not used: it gives up
+on a gateway that is away for more than three seconds, and a question of an earlier run ends its subscriptions early.
+Here, a command's reply says after which seq its consequences come, and every connection goes on after the last seq that
+was heard. After each turn the thread's state decides what is still to be shown or to be done.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
-from urllib.parse import quote
 
 import anyio
 import httpx
 from langgraph_sdk import get_client
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from langgraph_sdk.stream.transport import ProtocolWebSocketTransport
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from rtmem.errors import ConfigError, RtmemError, RunFailedError, ServerUnavailableError, UnauthorizedError
 
 GATEWAY_WAIT_MS: Final = 60_000
+_GO_ON: Final = "start a run without input"  # what the gateway says of a run that died with its process
 _CONTINUATIONS_MAX: Final = 3  # of one answer; a run that kills its gateway each time must not do so forever
 _POLL_S: Final = 0.25
 
@@ -58,19 +60,16 @@ class Notice:
 
 
 Heard: TypeAlias = Words | ToolUse | Question | Notice
-Start: TypeAlias = Callable[[Any], Awaitable[object]]
 
 
 class Conversation:
     """A thread to talk to. One turn at a time."""
 
     def __init__(self, url: str, token: str, thread_id: str) -> None:
-        self.url = url
+        self.url = url.rstrip("/")
         self.thread_id = thread_id
         self._assistant_id = ""
-        # Twice: the SDK does not send the client's headers when it opens a stream's websocket.
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._client = get_client(url=url, api_key=None, headers=self._headers)
+        self._client = get_client(url=self.url, api_key=token or None)
         self._shown: dict[str, str] = {}  # message id -> what the user has seen of it
 
     async def aclose(self) -> None:
@@ -107,38 +106,33 @@ class Conversation:
             ServerUnavailableError, UnauthorizedError: no gateway, or not for this token.
         """
         with self._typed_errors():
-            return dict(await self._client.threads.get_state(self.thread_id))
+            try:
+                return dict(await self._client.threads.get_state(self.thread_id))
+            except httpx.TransportError:
+                await self._wait_for_gateway()
+                return dict(await self._client.threads.get_state(self.thread_id))
 
     async def say(self, text: str) -> AsyncIterator[Heard]:
         """Send a message and listen to the answer."""
         # The id is ours, so that sending again after a break adds nothing twice.
         message = {"role": "user", "content": text, "id": str(uuid.uuid4())}
-        async for heard in self._turn(lambda stream: stream.run.start(input={"messages": [message]}), message["id"]):
+        start = _Command("run.start", {"assistant_id": self._assistant_id, "input": {"messages": [message]}})
+        async for heard in self._turn(start, message["id"]):
             yield heard
 
     async def decide(self, question: Question, answer: Any) -> AsyncIterator[Heard]:
         """Answer a question of the run, and listen to how it goes on."""
         params = {"interrupt_id": question.interrupt_id, "namespace": [], "response": answer}
-
-        async def respond(_: Any) -> None:
-            await self._command("input.respond", params)
-
-        async for heard in self._turn(respond, ""):
+        async for heard in self._turn(_Command("input.respond", params), ""):
             yield heard
 
-    async def _turn(self, start: Start, message_id: str) -> AsyncIterator[Heard]:
+    async def _turn(self, command: _Command, message_id: str) -> AsyncIterator[Heard]:
         """Start, listen, and go on wherever it broke, until the state at the gateway says that the turn is over."""
-        seen_before = {str(message.get("id")) for message in messages_of(await self.state())}
-        if message_id:
-            seen_before.add(message_id)
-        failure = ""
+        seen_before = {message_id, *(str(message.get("id")) for message in messages_of(await self.state()))}
         for _ in range(1 + _CONTINUATIONS_MAX):
             ending = _Ending()
-            async for heard in self._listen(start, ending):
+            async for heard in self._listen(command, ending):
                 yield heard
-            if ending.lost:
-                yield Notice("connection lost, waiting for the gateway")
-                await self._wait_for_gateway()
             state = await self.state()
             for heard in self._rest(state, seen_before):
                 yield heard
@@ -146,47 +140,65 @@ class Conversation:
                 for question in questions:
                     yield question
                 return
-            failure = ending.failure
-            if failure and _is_task_error(state):
-                break
-            if message_id and message_id not in {message.get("id") for message in messages_of(state)}:
-                if failure:
-                    break
+            if ending.failure and _GO_ON not in ending.failure:
+                raise RunFailedError(f"no answer: {ending.failure}")
+            if ending.unsent and message_id and message_id not in {one.get("id") for one in messages_of(state)}:
                 yield Notice("connected again; the message had not arrived, sending it once more")
-                continue
-            if not state.get("next"):
+            elif state.get("next"):
+                yield Notice("connected again; the answer was cut off, here it is from its beginning")
+                command = _Command("run.start", {"assistant_id": self._assistant_id})
+            else:
                 return
-            yield Notice("connected again; the answer was cut off, here it is from its beginning")
-            start = self._continue
-        raise RunFailedError(f"no answer: {failure or 'the run was cut off again and again; see the gateway’s log'}")
+        raise RunFailedError("no answer: the run was cut off again and again; see what the gateway prints")
 
-    async def _listen(self, start: Start, ending: _Ending) -> AsyncIterator[Heard]:
-        """One connection's worth of a run: from `start` to the end of the run or of the connection."""
+    async def _listen(self, command: _Command, ending: _Ending) -> AsyncIterator[Heard]:
+        """Send `command` and hear the run to its end, each event once, over as many connections as that takes."""
+        transport = ProtocolWebSocketTransport(client=self._client.http.client, thread_id=self.thread_id)
         try:
-            async with self._client.threads.stream(
-                self.thread_id, assistant_id=self._assistant_id, headers=self._headers, transport="websocket"
-            ) as stream:
-                await start(stream)
-                async for event in stream.subscribe(["messages", "lifecycle", "input"]):
+            since = await self._send(transport, command)
+        except ServerUnavailableError:
+            ending.unsent = True
+            yield Notice("connection lost, waiting for the gateway")
+            await self._wait_for_gateway()
+            return
+        while True:
+            params: dict[str, Any] = {"channels": ["messages", "lifecycle", "input"]}
+            if since is not None:
+                params["since"] = since
+            stream = transport.open_event_stream(params)
+            try:
+                async for event in stream.events:
+                    since = event.get("seq", since)
                     for heard in self._read(event, ending):
                         yield heard
-                # A question ends the SDK's subscription early, whatever is still on its way.
-                ending.lost = not (ending.over or stream.interrupted)
-        except (httpx.HTTPStatusError, InvalidStatus) as exc:
-            raise self._refused(exc.response.status_code, exc) from exc
-        except ConnectionClosed as exc:
-            # The gateway closes with 4000 plus an HTTP status; of those, 408 and 429 mean: try again.
-            status = exc.rcvd.code - 4000 if exc.rcvd is not None else 0
+                    if ending.over:
+                        return
+                self._raise_if_refused(await stream.done)
+            finally:
+                await stream.close()
+            yield Notice("connection lost, waiting for the gateway")
+            await self._wait_for_gateway()
+
+    async def _send(self, transport: ProtocolWebSocketTransport, command: _Command) -> int | None:
+        """Send a command; the seq after which its consequences come, or None to hear the run at work from its start."""
+        with self._typed_errors():
+            reply = await transport.send_command({"id": 1, "method": command.method, "params": command.params}) or {}
+        meta = reply.get("meta") or {}
+        if reply.get("type") != "error":
+            return meta.get("applied_through_seq")
+        # Sent twice, because the first reply was lost: the run is at work, and that is what was wanted.
+        if meta.get("error_type") == "RunInProgressError" and command.method == "run.start":
+            return None
+        raise RunFailedError(f"the gateway refused {command.method}: {reply.get('message')}")
+
+    def _raise_if_refused(self, error: BaseException | None) -> None:
+        """Raise if the gateway closed a stream for good: with 4000 plus an HTTP status that is not "try again"."""
+        if isinstance(error, InvalidStatus):
+            raise self._refused(error.response.status_code, error) from error
+        if isinstance(error, ConnectionClosed) and error.rcvd is not None:
+            status = error.rcvd.code - 4000
             if 400 <= status < 500 and status not in (408, 429):
-                raise self._refused(status, exc) from exc
-            ending.lost = True
-        except (httpx.TransportError, WebSocketException, OSError, TimeoutError):
-            ending.lost = True
-        except RtmemError:
-            raise
-        except RuntimeError as exc:
-            # The SDK's error for a command that the gateway refused.
-            raise RunFailedError(str(exc)) from exc
+                raise self._refused(status, error) from error
 
     def _read(self, event: Mapping[str, Any], ending: _Ending) -> list[Heard]:
         params = event.get("params") or {}
@@ -240,19 +252,6 @@ class Conversation:
                     raise
                 await anyio.sleep(_POLL_S)
 
-    async def _continue(self, _: Any) -> None:
-        # No input: LangGraph goes on from the thread's last checkpoint. A run that lives after all is just listened to.
-        await self._command("run.start", {"assistant_id": self._assistant_id}, allowed="RunInProgressError")
-
-    async def _command(self, method: str, params: Mapping[str, Any], allowed: str = "") -> None:
-        """Send a command whose refusal has to be told apart; the SDK's own methods keep only the message."""
-        path = f"/threads/{quote(self.thread_id, safe='')}/commands"
-        reply = await self._client.http.post(path, json={"id": 1, "method": method, "params": params})
-        if not isinstance(reply, dict) or reply.get("type") != "error":
-            return
-        if not allowed or (reply.get("meta") or {}).get("error_type") != allowed:
-            raise RunFailedError(f"the gateway refused {method}: {reply.get('message')}")
-
     @contextmanager
     def _typed_errors(self) -> Iterator[None]:
         try:
@@ -276,12 +275,18 @@ class Conversation:
         return RunFailedError(f"the gateway at {self.url} refused with status {status}: {cause}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Command:
+    method: str
+    params: Mapping[str, Any]
+
+
 @dataclass(slots=True)
 class _Ending:
-    """How one connection's worth of a run ended."""
+    """How listening to a run ended."""
 
     over: bool = False  # the run said so itself
-    lost: bool = False
+    unsent: bool = False  # the command may not have arrived
     failure: str = ""
     message_id: str = ""  # of the message that is being streamed
 
@@ -309,7 +314,3 @@ def questions_of(state: Mapping[str, Any]) -> list[Question]:
         for task in state.get("tasks") or ()
         for interrupt in task.get("interrupts") or ()
     ]
-
-
-def _is_task_error(state: Mapping[str, Any]) -> bool:
-    return any(task.get("error") for task in state.get("tasks") or ())

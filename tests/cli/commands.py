@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
@@ -32,3 +39,76 @@ def rtmem(
         timeout=TIMEOUT_S,
         check=False,
     )
+
+
+def free_port() -> int:
+    """A port that nobody listens on, for a gateway that has to come back under the same address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Up:
+    """`rtmem up` (or `serve`) as a process that a test may kill. As a context manager it is stopped in good order."""
+
+    def __init__(self, *arguments: str | Path, env: Mapping[str, str], data_dir: Path, cwd: Path | None = None) -> None:
+        self.data_dir = data_dir
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._command = [*(arguments or ("up",)), "--data-dir", data_dir, "--port", self.port]
+        self._env = dict(env)
+        self._cwd = cwd
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        with (self.data_dir.parent / "up.log").open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "rtmem", *map(str, self._command)],
+                env=self._env,
+                cwd=self._cwd,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            assert self.process.poll() is None, self.output()
+            assert time.monotonic() < deadline, self.output()
+            try:
+                if httpx.get(f"{self.url}/ok").status_code == 200:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.05)
+
+    def kill_everything(self) -> None:
+        """kill -9 of the gateway and of its Redis."""
+        assert self.process is not None
+        self.process.kill()
+        os.kill(int((self.data_dir / "redis.pid").read_text()), signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Ctrl-C; its exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(TIMEOUT_S)
+
+    @property
+    def token(self) -> str:
+        return (self.data_dir / "token").read_text().strip()
+
+    def output(self) -> str:
+        """Everything it has printed."""
+        return (self.data_dir.parent / "up.log").read_text()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.stop()
+        rtmem("down", "--data-dir", self.data_dir, env=self._env)

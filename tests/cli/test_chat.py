@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import TIMEOUT_S, Up, environment, rtmem
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return environment(tmp_path_factory.mktemp("home"), RTMEM_AGENT__TOKEN_INTERVAL_MS="0")
+
+
+@pytest.fixture(scope="module")
+def up(env: dict[str, str]) -> Iterator[Up]:
+    with Up(env=env, data_dir=Path(env["HOME"]) / "data") as up:
+        yield up
+
+
+def test_a_pipe_holds_a_conversation_with_tools_and_approval(up: Up, env: dict[str, str]) -> None:
+    done = rtmem(
+        "chat",
+        "piped",
+        "--data-dir",
+        up.data_dir,
+        env=env,
+        given="what is 6*7?\n\nsend a message to Bob: hi\nyes\nforget everything\nno\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        "you> what is 6*7?\n"
+        "  calculate(expression='6*7')\n"
+        "6*7 = 42.\n"
+        "you> send a message to Bob: hi\n"
+        "  send_message(recipient='Bob', text='hi')\n"
+        "? Send to Bob: hi\n"
+        "yes or no> yes\n"
+        "The message to Bob is in the outbox. (The demo delivers nothing outside.)\n"
+        "you> forget everything\n"
+        "? Forget every fact and this conversation so far?\n"
+        "yes or no> no\n"
+        "As you wish: I have kept everything.\n"
+    )
+
+
+def test_a_question_left_open_fails_the_script_and_waits_for_the_next(up: Up, env: dict[str, str]) -> None:
+    command = ("chat", "open", "--data-dir", up.data_dir)
+    left = rtmem(*command, env=env, given="send a message to Bob: hi\n")
+    assert left.returncode == 1
+    assert "the thread waits for it" in left.stderr
+    decided = rtmem(*command, env=env, given="yes\nwho am i?\n")
+    assert decided.returncode == 0
+    assert decided.stdout.startswith("? Send to Bob: hi\nyes or no> yes\nThe message to Bob is in the outbox.")
+
+
+def test_a_wrong_token_and_an_unknown_assistant_get_the_next_step(up: Up, env: dict[str, str]) -> None:
+    wrong = rtmem("chat", "--data-dir", up.data_dir, "--token", "x", env=env)
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert "give it with --token or RTMEM_TOKEN" in wrong.stderr
+    unknown = rtmem("chat", "--data-dir", up.data_dir, "--assistant", "nobody", env=env)
+    assert unknown.returncode == 2
+    assert "choose one with --assistant: demo" in unknown.stderr
+
+
+def test_a_thread_name_may_be_anything(up: Up, env: dict[str, str]) -> None:
+    for thread in ("a/b c?#%", "беседа"):
+        done = rtmem("chat", thread, "--data-dir", up.data_dir, env=env, given="send a message to Bob: hi\nyes\n")
+        assert done.returncode == 0, done.stderr
+        assert "in the outbox" in done.stdout
+
+
+def test_a_terminal_shows_where_the_thread_stands(up: Up, env: dict[str, str]) -> None:
+    rtmem("chat", "kept", "--data-dir", up.data_dir, env=env, given="my name is Ann\n")
+    master, slave = pty.openpty()
+    chat = subprocess.Popen(
+        [sys.executable, "-m", "rtmem", "chat", "kept", "--data-dir", str(up.data_dir)],
+        env={**env, "TERM": "dumb"},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    try:
+        shown = read_until(master, "you> \n", "you> ")
+        assert "you> my name is Ann" in shown
+        assert "Nice to meet you, Ann." in shown
+        os.write(master, b"who am i?\n")
+        assert "Your name is Ann." in read_until(master, "Your name is Ann.")
+        os.write(master, b"/quit\n")
+        assert chat.wait(TIMEOUT_S) == 0
+    finally:
+        chat.kill()
+        chat.wait()
+        os.close(master)
+
+
+def read_until(terminal: int, *endings: str) -> str:
+    """What a terminal shows until it ends with one of `endings`."""
+    shown = b""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not shown.decode(errors="ignore").replace("\r", "").rstrip("\n").endswith(endings):
+        assert time.monotonic() < deadline, shown
+        shown += os.read(terminal, 1024)
+    return shown.decode(errors="ignore").replace("\r", "")
