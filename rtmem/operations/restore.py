@@ -13,7 +13,7 @@ from rtmem.operations.drafts import decode_version
 from rtmem.operations.heads import Channel, Head
 from rtmem.operations.places import Place, config_of, decode_id, split_member
 from rtmem.operations.serde import Serde
-from rtmem.operations.sharing import ListImage, numbers_of, print_of
+from rtmem.operations.sharing import ListImage, numbers_of, prints_of
 from rtmem.steps import Batch, Steps
 
 
@@ -118,7 +118,7 @@ class Restored:
             elements = loads(stored)
             value += elements
             if self._noting:
-                image.prints += [print_of(element, dumps) for element in elements]
+                image.prints += prints_of(elements, dumps)
                 image.sizes.append(len(elements))
             if done & 15 == 15:
                 yield
