@@ -30,18 +30,21 @@ def call(
     """Call function `name` and return its raw reply; `beside` are commands that travel in the same round trip.
     Commands `before` run with the function as one transaction.
 
-    Redis: 1 round trip; 3 the first time a server is met that lacks the library.
+    Redis: 1 round trip, 2 with both `before` and `beside`; 2 more when a server is met that lacks the library.
     """
     command: Command = ("FCALL_RO" if read_only else "FCALL", name, len(keys), *keys, *args)
-    # MULTI around all of it: the commands beside are few and cheap.
-    batch = Batch((*before, command, *beside), atomic=bool(before), lane=lane)
+    # A transaction must stay in one slot of a Cluster, and the commands beside are about other keys.
+    batch = Batch((*before, command), atomic=True, lane=lane) if before else Batch((command, *beside), lane=lane)
     try:
         replies = yield batch
     except FunctionMissingError:
         # FLUSHALL keeps functions; FUNCTION FLUSH, a new server and a replica that was promoted early do not.
         yield Batch((("FUNCTION", "LOAD", "REPLACE", library_of(name)),))
         replies = yield batch
-    return replies[len(before)]
+    reply = replies[len(before)]
+    if before and beside:
+        yield Batch(tuple(beside))
+    return reply
 
 
 @cache

@@ -273,7 +273,7 @@ def copy_thread(scope: Scope, source_thread_id: str, target_thread_id: str) -> S
     Checkpoints the target has already are overwritten. The copy is one of the checkpoints that were there when it
     began; it grows oldest first, so that what is there at any moment is complete.
 
-    Redis: 2 round trips, then 2 per 20 checkpoints and 2 per 500 new pieces.
+    Redis: 3 round trips, then 2 per 20 checkpoints and 2 per 500 new pieces, and what `sweep` takes.
     Source: BaseCheckpointSaver.copy_thread (langgraph-checkpoint 4.3).
     """
     source, target = _thread(scope, source_thread_id), _thread(scope, target_thread_id)
@@ -301,6 +301,8 @@ def copy_thread(scope: Scope, source_thread_id: str, target_thread_id: str) -> S
     index = scope.keys.threads(scope.principal)
     yield Batch((("ZADD", index, 0, encode_id(target.thread_id)),))
     scope.heads.forget_thread(target.keys.checkpoints)
+    # What was reserved counts as trash until it has been seen that checkpoints refer to it.
+    yield from sweep(target)
 
 
 def _copy_pieces(source: Place, target: Place, numbers: list[int], shift: int, ttl_ms: int) -> Steps[None]:

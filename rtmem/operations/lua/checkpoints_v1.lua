@@ -725,11 +725,15 @@ end
 local function import(keys, argv)
   local c, i = keys[1], keys[2]
   check_thread(c)
-  local shift, at = tonumber(argv[1]), 4
+  local shift, at, large = tonumber(argv[1]), 4, {}
   for _ = 1, tonumber(argv[3]) do
-    redis.call('HSET', c, string.format('%d', tonumber(argv[at]) + shift), argv[at + 1])
+    local number = tonumber(argv[at]) + shift
+    redis.call('HSET', c, string.format('%d', number), argv[at + 1])
+    -- reserve() made the small numbers trash; these have none to reserve.
+    if number >= LARGE then large[#large + 1] = {number, 1} end
     at = at + 2
   end
+  add_trash(c, large)
   while at <= #argv do
     local member, r, tasks = argv[at], unpack_record(argv[at + 1]), cmsgpack.unpack(argv[at + 2])
     for k = 1, #r.entries, 4 do
