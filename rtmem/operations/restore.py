@@ -17,6 +17,9 @@ from rtmem.operations.sharing import ListImage, numbers_of, prints_of
 from rtmem.steps import Batch, Steps
 
 
+_DECODE_PER_SLICE_BYTES = 16 * 1024  # about half a millisecond of messages
+
+
 def read_head(place: Place, reply: list[Any]) -> Steps[Head | None]:
     """The head that a reply of rtmem_v1_checkpoint_get or list_page describes; nothing is decoded yet.
 
@@ -114,16 +117,20 @@ class Restored:
 
     def _decode(self, image: ListImage, value: list[Any]) -> Iterator[None]:
         loads, dumps = self._serde.loads, self._serde.dumps
-        for done, stored in enumerate(image.stored):
+        since_yield = 0
+        for stored in image.stored:
             elements = loads(stored)
             value += elements
             if self._noting:
                 image.prints += prints_of(elements, dumps)
                 image.sizes.append(len(elements))
-            if done & 15 == 15:
+            since_yield += len(stored)
+            if since_yield > _DECODE_PER_SLICE_BYTES:
                 yield
+                since_yield = 0
 
     def _copy(self, image: ListImage, value: list[Any]) -> Iterator[None]:
+        since_yield = 0
         for at, stored in enumerate(image.stored):
             elements = image.decoded[at]
             if elements is None:
@@ -132,8 +139,10 @@ class Restored:
                 value += clone(elements)
             except UncopyableError:
                 value += self._serde.loads(stored)
-            if at & 31 == 31:
+            since_yield += len(stored)
+            if since_yield > _DECODE_PER_SLICE_BYTES:
                 yield
+                since_yield = 0
 
 
 def value_of(serde: Serde, kind: bytes, data: bytes, pieces: list[bytes]) -> Any:
