@@ -23,6 +23,15 @@ from rtmem.settings import Profile, Server
 ServerFactory = Callable[..., embedded.Embedded]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--locomo",
+        metavar="PATH",
+        default=os.environ.get("RTMEM_LOCOMO", ""),
+        help="LoCoMo's JSON file (CC BY-NC, not in this repository); without it the tests that replay it are skipped",
+    )
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """Redis clients and the gateway run under asyncio, so async tests do."""

@@ -60,7 +60,7 @@ class Seen:
             "next": snapshot.next,
             "step": (snapshot.metadata or {}).get("step"),
             "source": (snapshot.metadata or {}).get("source"),
-            "tasks": [(task.name, task.path, self._plain(task.result)) for task in snapshot.tasks],
+            "tasks": [(task.name, task.path, _without_ids(self._plain(task.result))) for task in snapshot.tasks],
             "questions": [interrupt.value for interrupt in snapshot.interrupts],
             "has_parent": snapshot.parent_config is not None,
         }
@@ -77,6 +77,15 @@ class Seen:
     def _id(self, value: Any) -> Any:
         known = str(value).startswith(("user-", "call-"))
         return value if value is None or known else self._ids.setdefault(value, f"id-{len(self._ids)}")
+
+
+def _without_ids(plain: Any) -> Any:
+    """A task's writes are stored in the background while add_messages gives their messages ids, in place: either."""
+    if isinstance(plain, dict):
+        return {key: _without_ids(each) for key, each in plain.items() if key != "id"}
+    if isinstance(plain, list | tuple):
+        return [_without_ids(each) for each in plain]
+    return plain
 
 
 def kept_by(saver: BaseCheckpointSaver[Any], *, history: bool) -> list[dict[str, Any]]:
