@@ -23,7 +23,7 @@ from rtmem.errors import (
     ServerLoadingError,
     ServerStartError,
 )
-from rtmem.server import directory, embedded, lock
+from rtmem.server import directory, embedded, launch, lock
 from rtmem.settings import Server
 from tests.conftest import ServerFactory
 from tests.server.processes import Sharer, eventually
@@ -206,10 +206,20 @@ def test_a_server_that_cannot_save_refuses_to_stop(redis_server: ServerFactory) 
     with client(server) as connection:
         connection.set("k", "v")
         (server.data_dir / "dump.rdb").mkdir()
-        with pytest.raises(PersistenceError, match="refuses to stop"):
-            embedded.stop(settings(server.data_dir))
+        with pytest.raises(PersistenceError, match="refused to stop"):
+            embedded.stop(settings(server.data_dir, stop_timeout_ms=300))
         assert connection.get("k") == b"v"
     (server.data_dir / "dump.rdb").rmdir()
+
+
+def test_a_refusal_that_passes_is_waited_for(redis_server: ServerFactory) -> None:
+    server = redis_server(extra_conf=["rdb-key-save-delay 20000"])
+    with client(server) as connection:
+        for number in range(50):
+            connection.set(f"k{number}", number)
+        connection.config_set("appendonly", "yes")  # writes its first log for a second, and refuses to stop meanwhile
+    assert embedded.stop(settings(server.data_dir))
+    assert "can't exit" in (server.data_dir / "redis.log").read_text()
 
 
 # --- loading ------------------------------------------------------------------------------------------------------
@@ -395,10 +405,10 @@ def test_what_it_writes_is_private(data_dir: Path) -> None:
 
 def test_a_long_log_is_put_aside(data_dir: Path) -> None:
     with (data_dir / "redis.log").open("wb") as log:
-        log.truncate(embedded.LOG_BYTES_MAX + 1)
+        log.truncate(launch.LOG_BYTES_MAX + 1)
     with embedded.start(settings(data_dir)):
         assert (data_dir / "redis.log").stat().st_size < 1024**2
-        assert (data_dir / "redis.log.1").stat().st_size > embedded.LOG_BYTES_MAX
+        assert (data_dir / "redis.log.1").stat().st_size > launch.LOG_BYTES_MAX
 
 
 def test_a_transition_of_somebody_else_is_waited_for_until_the_deadline(data_dir: Path) -> None:
