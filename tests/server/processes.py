@@ -1,4 +1,4 @@
-"""Other processes for the tests of sharing: real ones, because locks end with processes."""
+"""Servers and other processes for the tests of sharing: real ones, because locks end with processes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from rtmem.server import embedded
+from rtmem.settings import Server
+
+MAXMEMORY_BYTES = 256 * 1024**2
 
 _PROGRAM = """
 import sys
@@ -55,3 +65,15 @@ def eventually(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"{condition} has not become true within {timeout_s} s"
         time.sleep(0.005)
+
+
+def settings(data_dir: Path, **changes: Any) -> Server:
+    return Server(data_dir=str(data_dir), maxmemory_bytes=MAXMEMORY_BYTES, **changes)
+
+
+def client(server: embedded.Embedded) -> redis.Redis:
+    return redis.Redis.from_url(server.url, retry=Retry(NoBackoff(), 0))
+
+
+def is_alive(data_dir: Path) -> bool:
+    return embedded.running_url(settings(data_dir)) is not None
