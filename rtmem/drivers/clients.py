@@ -10,7 +10,8 @@ themselves (wire.py), because redis-py's own read path costs more than the comma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -29,18 +30,19 @@ SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster")
 
 def scheme_of(url: str) -> str:
     """The scheme of a Redis URL. Raises ConfigError for one that rtmem does not know."""
-    scheme = urlsplit(url).scheme
+    scheme = url.partition("://")[0]
     if scheme not in SCHEMES:
         raise ConfigError(f"Redis URL {redact(url)!r}: scheme must be one of {', '.join(s + '://' for s in SCHEMES)}")
     return scheme
 
 
 def redact(url: str) -> str:
-    """`url` without its password, for messages."""
-    parts = urlsplit(url)
-    if parts.password:
-        return url.replace(f":{parts.password}@", ":***@", 1)
-    return url
+    """`url` without its passwords, for messages; also one that is not a valid URL, for instance by an unescaped `/`."""
+    scheme, separator, rest = url.partition("://")
+    credentials, at, place = rest.rpartition("@")
+    user = credentials.partition(":")[0]
+    shown = f"{scheme}{separator}{user}{':***' if ':' in credentials else ''}{at}{place}"
+    return re.sub(r"(password=)[^&]*", r"\1***", shown)
 
 
 def common_options(settings: Redis) -> dict[str, Any]:
@@ -61,33 +63,65 @@ def sync_pool(url: str, settings: Redis) -> Any:
     """A redis-py pool, used only to make connections for the sync driver."""
     options = {**common_options(settings), "retry": redis.retry.Retry(NoBackoff(), 0)}
     if scheme_of(url) == "redis+sentinel":
-        target = sentinel_target(url)
-        module: Any = redis.sentinel
-        manager = module.Sentinel(target["sentinels"], sentinel_kwargs=target["sentinel_options"], **options)
-        return module.SentinelConnectionPool(target["service"], manager, **options, **target["options"])
-    return checked(redis.ConnectionPool.from_url(url, **options))
+        return _sentinel_pool(redis.sentinel, url, options)
+    return _from_url(redis.ConnectionPool.from_url, url, options)
 
 
 def async_pool(url: str, settings: Redis) -> Any:
     """A redis-py pool, used only to make connections for the async driver."""
     options = {**common_options(settings), "retry": redis.asyncio.retry.Retry(NoBackoff(), 0)}
     if scheme_of(url) == "redis+sentinel":
-        target = sentinel_target(url)
-        module: Any = redis.asyncio.sentinel
-        manager = module.Sentinel(target["sentinels"], sentinel_kwargs=target["sentinel_options"], **options)
-        return module.SentinelConnectionPool(target["service"], manager, **options, **target["options"])
-    return checked(redis.asyncio.ConnectionPool.from_url(url, **options))
+        return _sentinel_pool(redis.asyncio.sentinel, url, options)
+    return _from_url(redis.asyncio.ConnectionPool.from_url, url, options)
 
 
-def pool_of(client: Any) -> Any:
-    """The pool of a client that the user built, or ConfigError where its replies would be unusable."""
-    pool = getattr(client, "connection_pool", None)
-    if pool is None:
+def _from_url(build: Callable[..., Any], url: str, options: Mapping[str, Any]) -> Any:
+    try:
+        pool = checked(build(url, **options))
+        # Built, not connected: an option that redis-py does not know shows up only here.
+        pool.connection_class(**pool.connection_kwargs)
+    except (ValueError, TypeError, AttributeError):
+        # Without the cause: redis-py quotes the part of the URL that it could not read, which may be the password.
         raise ConfigError(
-            f"redis_client is a {type(client).__name__}: pass redis.Redis or redis.asyncio.Redis, or a "
-            "redis+cluster:// URL"
+            f"Redis URL {redact(url)!r} cannot be read: check port and options, and percent-encode what is special "
+            "in user and password (@ is %40, / is %2F, # is %23)"
+        ) from None
+    return pool
+
+
+def _sentinel_pool(module: Any, url: str, options: Mapping[str, Any]) -> Any:
+    target = sentinel_target(url)
+    # Given any sentinel_kwargs, redis-py takes nothing else for the sentinels: without the timeouts one that hangs
+    # would never be given up, and redis-py's default retries would repeat each that is down.
+    ask = {name: options[name] for name in ("socket_connect_timeout", "socket_timeout", "retry")}
+    manager = module.Sentinel(target["sentinels"], sentinel_kwargs={**ask, **target["sentinel_options"]})
+    return module.SentinelConnectionPool(target["service"], manager, **options, **target["options"])
+
+
+def pool_of(client: Any, kind: type) -> Any:
+    """The pool of a client that the user built, a `kind`; ConfigError where it is another or decodes replies."""
+    pool = getattr(client, "connection_pool", None)
+    if not isinstance(pool, kind):
+        raise ConfigError(
+            f"redis_client is a {type(client).__module__}.{type(client).__qualname__}: the sync classes take a "
+            "redis.Redis, the async ones a redis.asyncio.Redis; for a cluster pass a redis+cluster:// URL"
         )
     return checked(pool)
+
+
+def new_connection(pool: Any, timeout_s: float) -> Any:
+    """A connection made the way `pool` makes them, not connected yet; connect() gives up after `timeout_s` at a time.
+
+    Not by pool.make_connection(): that counts it towards the pool's maximum, for ever, because the drivers never hand
+    a connection back. The hundredth would be the last, and a user's own client would run dry.
+    """
+    connection = pool.connection_class(**pool.connection_kwargs)
+    for name in ("socket_connect_timeout", "socket_timeout"):
+        theirs = getattr(connection, name, None)
+        setattr(connection, name, timeout_s if theirs is None else min(theirs, timeout_s))
+    # The driver decides what is tried again, inside its deadline. The type carries the colour.
+    connection.retry = type(connection.retry)(NoBackoff(), 0)
+    return connection
 
 
 def checked(pool: Any) -> Any:
@@ -99,8 +133,16 @@ def checked(pool: Any) -> Any:
     return pool
 
 
-def place_of(options: Mapping[str, Any]) -> str:
-    """Where a connection leads, for messages: a socket path or host:port."""
+def follows_sentinel(pool: Any) -> bool:
+    """Whether each new connection of `pool` asks Sentinel first who the master is."""
+    return hasattr(pool, "service_name")
+
+
+def place_of(pool: Any) -> str:
+    """Where its connections lead, for messages: a socket path, host:port, or the service that Sentinel watches."""
+    options = pool.connection_kwargs
+    if follows_sentinel(pool):
+        return f"the master of {pool.service_name!r} (by Sentinel)"
     if "path" in options:
         return str(options["path"])
     return f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
@@ -110,13 +152,22 @@ def sentinel_target(url: str) -> dict[str, Any]:
     """What a redis+sentinel:// URL says: sentinels, service, db, credentials of the data nodes and of the sentinels.
 
     The credentials in the URL are those of the data nodes; `?sentinel_username=..&sentinel_password=..` those of the
-    sentinels. `?ssl=true` asks for TLS.
+    sentinels. `?ssl=true` asks for TLS, with redis-py's options, `?ssl_ca_certs=FILE` and the like.
     """
+    try:
+        return _sentinel_target(url)
+    except ValueError:
+        raise ConfigError(
+            f"Redis URL {redact(url)!r}: expected redis+sentinel://:password@host:26379,host2:26379/service/db"
+        ) from None
+
+
+def _sentinel_target(url: str) -> dict[str, Any]:
     parts = urlsplit(url)
     credentials, _, hosts = parts.netloc.rpartition("@")
     service, _, db = parts.path.strip("/").partition("/")
     if not service or not hosts:
-        raise ConfigError(f"Redis URL {redact(url)!r}: expected redis+sentinel://host:26379/service/db")
+        raise ValueError
     user, _, password = credentials.partition(":")
     query = dict(parse_qsl(parts.query))
     options: dict[str, Any] = {"db": int(db or 0)}
@@ -124,10 +175,13 @@ def sentinel_target(url: str) -> dict[str, Any]:
         options |= {"username": unquote(user) or None, "password": unquote(password)}
     if query.get("ssl") in ("true", "1"):
         options["ssl"] = True
+        options |= {name: value for name, value in query.items() if name.startswith("ssl_")}
     sentinels = []
     for host in hosts.split(","):
-        name, _, port = host.rpartition(":") if ":" in host else (host, ":", "26379")
-        sentinels.append((name, int(port)))
+        address = urlsplit(f"//{host}")  # knows [::1]:26379 too
+        if not address.hostname:
+            raise ValueError
+        sentinels.append((address.hostname, address.port or 26379))
     sentinel_options = {
         name.removeprefix("sentinel_"): value for name, value in query.items() if name.startswith("sentinel_")
     }

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import threading
 import time
 from collections import deque
 from typing import Any
 
+import redis
+
 from rtmem.drivers import clients, wire
 from rtmem.drivers.translate import connection_error
-from rtmem.errors import DeadlineExceededError, RtmemError, ServerUnavailableError
+from rtmem.errors import DeadlineExceededError, ReadOnlyReplicaError, RtmemError, ServerUnavailableError
 from rtmem.settings import Redis
 from rtmem.steps import Batch, R, Request, Steps
 
@@ -24,13 +27,17 @@ class SyncDriver:
 
     def __init__(self, pool: Any, settings: Redis | None = None) -> None:
         self.settings = settings or Redis()
-        self._wires = _WirePool(pool, self.settings.connections_max)
+        self._wires = _WirePool(pool, self.settings)
 
     @classmethod
     def connect(cls, url: str, settings: Redis | None = None) -> SyncDriver:
         """A driver for `url`, after one PING. Raises ConfigError, AuthenticationError, ServerUnavailableError."""
         driver = cls.lazy(url, settings)
-        driver.answer(Batch((("PING",),)))
+        try:
+            driver.answer(Batch((("PING",),)))
+        except BaseException:
+            driver.close()
+            raise
         return driver
 
     @classmethod
@@ -46,7 +53,7 @@ class SyncDriver:
     @classmethod
     def of_client(cls, client: Any, settings: Redis | None = None) -> SyncDriver:
         """A driver that connects the way `client` (redis.Redis) does."""
-        return cls(clients.pool_of(client), settings)
+        return cls(clients.pool_of(client, redis.ConnectionPool), settings)
 
     def run(self, steps: Steps[R]) -> R:
         """Run an operation to its end and return what it returns; errors of Redis are thrown into it."""
@@ -79,6 +86,8 @@ class SyncDriver:
                 replies = self._wires.exchange(payload, wire.replies_expected(request), deadline)
                 return wire.settle(request, replies)
             except RtmemError as exc:
+                if isinstance(exc, ReadOnlyReplicaError) and clients.follows_sentinel(self._wires.pool):
+                    self.close()  # the master was demoted: the next connection asks Sentinel who it is now
                 if not retry_allowed(exc, request) or attempt == self.settings.retries_max:
                     raise
                 pause_s = backoff_s(attempt)
@@ -88,7 +97,7 @@ class SyncDriver:
         raise AssertionError("the last attempt returns or raises")
 
     def close(self) -> None:
-        """Close every connection that is not in use."""
+        """Close every connection; one that is in use is closed when its call ends."""
         self._wires.close()
 
     def __enter__(self) -> SyncDriver:
@@ -102,9 +111,9 @@ def retry_allowed(exc: RtmemError, batch: Batch) -> bool:
     """Whether `batch` may be sent again after `exc`.
 
     What Redis refused (LOADING) was not executed. What was lost with a connection may have been: only an idempotent
-    batch, or one that was never sent, goes again. A passed deadline is final.
+    batch, or one that was never sent, goes again. A passed deadline is final, and so is closing the driver.
     """
-    if not exc.retryable or isinstance(exc, DeadlineExceededError):
+    if not exc.retryable or isinstance(exc, DeadlineExceededError) or exc.data.get("closed"):
         return False
     return batch.idempotent or not exc.data.get("sent", False)
 
@@ -123,9 +132,11 @@ class _Wire:
         self.reader = wire.new_reader()
         try:
             connection.connect()
-        except Exception as exc:
+        except BaseException as exc:
             connection.disconnect()
-            raise connection_error(exc, where) from exc
+            if isinstance(exc, Exception):
+                raise connection_error(exc, where) from exc
+            raise
         self.socket: socket.socket = connection._sock
 
     def exchange(self, payload: bytes, count: int, deadline: float) -> list[Any]:
@@ -164,10 +175,11 @@ class _Wire:
 class _WirePool:
     """At most `size` connections; a caller waits for a free one until its deadline."""
 
-    def __init__(self, pool: Any, size: int) -> None:
-        self._pool = pool
-        self._where = clients.place_of(pool.connection_kwargs)
-        self._size = size
+    def __init__(self, pool: Any, settings: Redis) -> None:
+        self.pool = pool
+        self._where = clients.place_of(pool)
+        self._size = settings.connections_max
+        self._connect_timeout_s = settings.connect_timeout_ms / 1000
         self._reset()
 
     def _reset(self) -> None:
@@ -179,51 +191,73 @@ class _WirePool:
         if self._pid != os.getpid():
             # A forked child must not speak on its parent's sockets.
             self._reset()
-        if not self._places.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        # Two threads of a new child may both have reset: each gives its place back where it took it.
+        places, free = self._places, self._free
+        if not places.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise DeadlineExceededError(
                 f"all {self._size} connections to Redis at {self._where} were busy: raise connections_max",
                 where=self._where,
             )
         try:
-            return self._exchange(payload, count, deadline)
+            return self._exchange(payload, count, deadline, free)
         finally:
-            self._places.release()
+            places.release()
 
-    def _exchange(self, payload: bytes, count: int, deadline: float) -> list[Any]:
-        connection = self._take()
+    def _exchange(self, payload: bytes, count: int, deadline: float, free: deque[_Wire]) -> list[Any]:
+        connection = self._take(free, deadline)
         try:
             replies = connection.exchange(payload, count, deadline)
         except BaseException:
             # Also after KeyboardInterrupt: a reply that is still under way would answer the next caller.
             connection.close()
             raise
-        self._free.append(connection)
+        free.append(connection)
+        if free is not self._free:
+            _close_all(free)  # the driver was closed meanwhile
         return replies
 
-    def _take(self) -> _Wire:
+    def _take(self, free: deque[_Wire], deadline: float) -> _Wire:
         with contextlib.suppress(IndexError):
             while True:
-                connection = self._free.pop()
+                connection = free.pop()
                 if not _readable(connection.socket):
                     return connection
                 # Idle and readable means that the server closed it: do not let a write find out.
                 connection.close()
-        return _Wire(self._pool.make_connection(), self._where)
+        remaining_s = deadline - time.monotonic()
+        if remaining_s <= 0:
+            raise not_sent_in_time(self._where)
+        try:
+            return _Wire(clients.new_connection(self.pool, min(self._connect_timeout_s, remaining_s)), self._where)
+        except ServerUnavailableError as exc:
+            if time.monotonic() < deadline:
+                raise
+            raise not_sent_in_time(self._where) from exc
 
     def close(self) -> None:
-        with contextlib.suppress(IndexError):
-            while True:
-                self._free.pop().close()
+        free, self._free = self._free, deque()
+        _close_all(free)
+
+
+def _close_all(connections: deque[_Wire]) -> None:
+    with contextlib.suppress(IndexError):
+        while True:
+            connections.pop().close()
+
+
+def not_sent_in_time(where: str) -> DeadlineExceededError:
+    return DeadlineExceededError(
+        f"no connection to Redis at {where} within the deadline, nothing was sent: check that the server answers "
+        "(`rtmem doctor`), or raise deadline_ms",
+        where=where,
+        sent=False,
+    )
 
 
 def _readable(sock: socket.socket) -> bool:
-    sock.settimeout(0)
-    try:
-        return sock.recv(1, socket.MSG_PEEK) is not None
-    except (BlockingIOError, ValueError):
-        return False  # nothing to read; TLS sockets refuse MSG_PEEK
-    except OSError:
-        return True
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _remaining_s(deadline: float) -> float:

@@ -44,6 +44,10 @@ def error_reply(text: str) -> RtmemError:
         return kind(f"Redis answered {text.strip()!r}: {advice}", reply=text)
     if "Function not found" in text:
         return errors.FunctionMissingError(f"Redis answered {text!r}: load the function library", reply=text)
+    if "max number of clients reached" in text:
+        return errors.ServerUnavailableError(
+            f"Redis answered {text!r}: raise maxclients there, or lower connections_max here", reply=text
+        )
     if "unknown command" in detail or "unknown subcommand" in detail.lower():
         return errors.ServerTooOldError(
             f"Redis answered {text!r}: this server lacks a command; rtmem needs Redis >= 7.0 or Valkey >= 7.2, and the "
@@ -79,6 +83,10 @@ def connection_error(exc: BaseException, where: str) -> RtmemError:
             f"TLS with Redis at {where} failed ({text}): check that the port speaks TLS and the CA is known "
             "(rediss://...?ssl_ca_certs=FILE)",
             where=where,
+        )
+    if isinstance(exc, redis_errors.InvalidResponse):
+        return errors.ServerError(
+            f"what answers at {where} is no Redis ({text}): check host and port in the URL", where=where
         )
     if isinstance(exc, redis_errors.ConnectionError | OSError | EOFError):
         return errors.ServerUnavailableError(f"cannot reach Redis at {where} ({text}): {_START_LINE}", where=where)

@@ -8,7 +8,7 @@ from typing import Any
 import hiredis
 
 from rtmem.drivers.translate import error_reply
-from rtmem.errors import ServerError
+from rtmem.errors import RtmemError, ServerError
 from rtmem.steps import Batch
 
 NOTHING = object()
@@ -28,7 +28,11 @@ class ErrorReply(Exception):
 
 def new_reader() -> Any:
     """A parser for RESP2 and RESP3 whose replies are raw: bytes, int, list, dict, None, ErrorReply."""
-    return hiredis.Reader(protocolError=ServerError, replyError=ErrorReply, notEnoughData=NOTHING)
+    return hiredis.Reader(protocolError=_not_redis, replyError=ErrorReply, notEnoughData=NOTHING)
+
+
+def _not_redis(text: str) -> ServerError:
+    return ServerError(f"what answers is no Redis, or its replies were cut ({text}): check host and port in the URL")
 
 
 def pack(batch: Batch) -> bytes:
@@ -65,6 +69,13 @@ def _raise_first(replies: Iterable[Any]) -> None:
     for reply in replies:
         if type(reply) is ErrorReply:
             raise error_reply(reply.text)
+
+
+def unasked(reply: Any, where: str) -> RtmemError:
+    """The error for a reply that answers no command."""
+    if type(reply) is ErrorReply:
+        return error_reply(reply.text)
+    return ServerError(f"Redis at {where} sent a reply that nobody asked for: please report this", where=where)
 
 
 def is_push(reply: Any) -> bool:

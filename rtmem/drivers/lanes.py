@@ -1,0 +1,187 @@
+"""The lanes of the awaiting driver: calls that share a connection, and calls that have one to themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from rtmem.drivers import clients
+from rtmem.drivers.aio_wire import Call, Wire
+from rtmem.drivers.sync import not_sent_in_time
+from rtmem.errors import DeadlineExceededError, RtmemError, ServerUnavailableError
+from rtmem.settings import Redis
+
+
+class Lane:
+    """Calls that share one connection, in order. Everything asked for in one tick leaves as one write."""
+
+    def __init__(self, pool: Any, settings: Redis) -> None:
+        self._pool = pool
+        self._where = clients.place_of(pool)
+        self._connect_timeout_s = settings.connect_timeout_ms / 1000
+        # Half of it, because a call's deadline starts before the call is sent.
+        self._silence_s_max = settings.deadline_ms / 2000
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[Call] = []
+        self._flush_scheduled = False
+        self._wire: Wire | None = None
+        self._connecting: asyncio.Task[None] | None = None
+
+    def load(self) -> int:
+        """Bytes that are under way or waiting."""
+        waiting = sum(len(call.payload) for call in self._waiting)
+        return waiting + (self._wire.bytes_in_flight if self._wire else 0)
+
+    async def ask(self, call: Call, deadline: float) -> list[Any]:
+        self._waiting.append(call)
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+        timer = self._loop.call_later(deadline - time.monotonic(), self._expire, call)
+        try:
+            return await call.future
+        finally:
+            timer.cancel()
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        # Who was cancelled in the meantime is dropped here: nothing of it was sent.
+        self._waiting = [call for call in self._waiting if not call.future.done()]
+        if not self._waiting:
+            return
+        if self._wire is None or not self._wire.open:
+            if self._connecting is None:
+                self._connecting = self._loop.create_task(self._connect())
+        elif self._wire.paused:
+            # The socket is full. Wait for it, and let the calls gather into one write.
+            self._flush_scheduled = True
+            self._loop.call_later(0.001, self._flush)
+        else:
+            calls, self._waiting = self._waiting, []
+            self._wire.write(calls)
+
+    async def _connect(self) -> None:
+        try:
+            connection = Wire(self._where)
+            await connection.connect(self._pool, self._connect_timeout_s)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+            self._fail_waiting(exc)
+        else:
+            self._wire = connection
+            self._flush()
+        finally:
+            self._connecting = None
+
+    def _expire(self, call: Call) -> None:
+        if call.future.done():
+            return
+        call.future.set_exception(_deadline_error(self._where, sent=bool(call.sent_at)))
+        if self._wire is not None and self._wire.silent_s() >= self._silence_s_max:
+            # The connection is dead, or the server hangs. The next caller shall not queue behind our reply. Not at
+            # once after any deadline: a caller in a hurry must not break what others have under way.
+            self._wire.abort()
+
+    def _fail_waiting(self, exc: Exception) -> None:
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            if not call.future.done():
+                call.future.set_exception(_copy_of(exc))
+
+    def abandon(self) -> None:
+        if self._wire is not None:
+            self._wire.abandon()
+            self._wire = None
+
+    async def aclose(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        self._fail_waiting(_closed_error(self._where))
+        if self._wire is not None:
+            await self._wire.aclose()
+
+
+class ExclusiveLane:
+    """Calls that each have a connection to themselves; at most `size`, others wait."""
+
+    def __init__(self, pool: Any, settings: Redis) -> None:
+        self._pool = pool
+        self._where = clients.place_of(pool)
+        self._connect_timeout_s = settings.connect_timeout_ms / 1000
+        self._closed = False
+        self._places = asyncio.Semaphore(settings.connections_max)
+        self._free: list[Wire] = []
+        self._busy: set[Wire] = set()
+
+    async def ask(self, call: Call, deadline: float) -> list[Any]:
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()), self._places:
+                return await self._ask(call)
+        except TimeoutError as exc:
+            raise _deadline_error(self._where, sent=bool(call.sent_at)) from exc
+
+    async def _ask(self, call: Call) -> list[Any]:
+        connection = await self._take()
+        self._busy.add(connection)
+        try:
+            connection.write([call])
+            replies = await call.future
+        except BaseException:
+            # Somebody stopped waiting; the reply may still come, so this connection cannot serve another.
+            connection.abort()
+            raise
+        finally:
+            self._busy.discard(connection)
+        self._free.append(connection)
+        return replies
+
+    async def _take(self) -> Wire:
+        while self._free:
+            connection = self._free.pop()
+            if connection.open:
+                return connection
+        connection = Wire(self._where)
+        await connection.connect(self._pool, self._connect_timeout_s)
+        if self._closed:
+            await connection.aclose()
+            raise _closed_error(self._where)
+        return connection
+
+    def abandon(self) -> None:
+        for connection in (*self._free, *self._busy):
+            connection.abandon()
+        self._free.clear()
+
+    async def aclose(self) -> None:
+        self._closed = True
+        for connection in (*self._free, *self._busy):
+            await connection.aclose()
+        self._free.clear()
+
+
+def _copy_of(exc: Exception) -> Exception:
+    # One exception object raised in several tasks would collect all their tracebacks.
+    if not isinstance(exc, RtmemError):
+        return exc
+    twin = type(exc)(exc.message, **exc.data)
+    twin.__cause__ = exc
+    return twin
+
+
+def _closed_error(where: str) -> ServerUnavailableError:
+    return ServerUnavailableError(
+        f"the driver for Redis at {where} was closed before this was sent: keep it open while calls are under way",
+        where=where,
+        closed=True,
+    )
+
+
+def _deadline_error(where: str, *, sent: bool) -> DeadlineExceededError:
+    if not sent:
+        return not_sent_in_time(where)
+    return DeadlineExceededError(
+        f"no answer from Redis at {where} within the deadline; a write may have happened: check the server's "
+        "SLOWLOG, or raise deadline_ms",
+        where=where,
+    )

@@ -1,0 +1,109 @@
+"""Bare redis-server processes on TCP: for Sentinel, Cluster, loading and everything the embedded server is not."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Self
+
+import anyio
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from rtmem.server import binaries
+
+
+class Process:
+    """A redis-server, or a sentinel, with a directory of its own; kill -9 ends it."""
+
+    def __init__(self, folder: Path, port: int, conf: Sequence[str], *arguments: str) -> None:
+        self.folder = folder
+        self.port = port
+        self.url = f"redis://127.0.0.1:{port}"
+        self._arguments = arguments
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = [f"port {port}", "bind 127.0.0.1", f"dir {folder}", 'save ""', "logfile log", *conf]
+        (folder / "redis.conf").write_text("\n".join(lines) + "\n")
+        self.start()
+
+    def start(self) -> Self:
+        program = str(binaries.find().server)
+        self._process = subprocess.Popen([program, str(self.folder / "redis.conf"), *self._arguments])
+        return self
+
+    def client(self, **options: object) -> redis.Redis:
+        return redis.Redis(port=self.port, retry=Retry(NoBackoff(), 0), **options)  # type: ignore[arg-type]
+
+    def wait_until_answering(self, **options: object) -> Self:
+        def answers() -> bool:
+            with suppress(redis.ConnectionError), self.client(**options) as client:
+                return bool(client.ping())
+            return False
+
+        eventually(answers)
+        return self
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+        self._process.kill()
+        self._process.wait()
+
+    def freeze(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+
+Spawn = Callable[..., Process]
+
+
+@contextmanager
+def spawning() -> Iterator[Spawn]:
+    """`spawn(*conf, port=0, arguments=())` starts a server; all are killed at the end."""
+    root = Path(tempfile.mkdtemp(prefix="rtmem-drivers-"))
+    made: list[Process] = []
+
+    def spawn(*conf: str, port: int = 0, arguments: Sequence[str] = ()) -> Process:
+        process = Process(root / str(len(made)), port or free_port(), conf, *arguments)
+        made.append(process)
+        return process
+
+    try:
+        yield spawn
+    finally:
+        for process in made:
+            process.kill()
+        shutil.rmtree(root)
+
+
+def free_port() -> int:
+    """A port that nobody listens on, low enough for a cluster's bus port above it."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port: int = listener.getsockname()[1]
+        if port < 50_000:
+            return port
+
+
+def eventually(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Wait until `condition` holds; fail when it has not within `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{condition} has not become true within {timeout_s} s"
+        time.sleep(0.01)
+
+
+async def becomes(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Like `eventually`, while the event loop goes on."""
+    with anyio.fail_after(timeout_s):
+        while not condition():  # noqa: ASYNC110 - what is waited for happens in other processes
+            await anyio.sleep(0.005)
