@@ -11,23 +11,30 @@ stream folds away), questions to a person as `input.requested`, and the root's o
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from langchain_core._api import LangChainBetaWarning
 from langchain_core.language_models._compat_bridge import message_to_events
 from langchain_core.messages import AIMessageChunk, BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.pregel import Pregel
-from langgraph.stream import StreamTransformer
+from langgraph.stream import StreamChannel, StreamTransformer
+from langgraph.stream.run_stream import AsyncGraphRunStream
 from langgraph.types import Command
 
 from rtmem.records import TurnEvent
 
 Graph = Pregel[Any, Any, Any, Any]
 
+_TASKS = "rtmem_tasks"
 _METADATA_SHOWN = ("langgraph_node", "langgraph_step", "checkpoint_ns", "ls_provider", "ls_model_name", "ls_model_type")
+
+
+Tell = Callable[[TurnEvent], Awaitable[None]]
+"""Takes one event, and may make the turn wait: for room, or until the event is stored."""
 
 
 async def run(
@@ -36,42 +43,71 @@ async def run(
     config: RunnableConfig,
     *,
     graph_name: str,
-) -> AsyncGenerator[TurnEvent, None]:
-    """Events of one run, from lifecycle `running` to `completed`, `interrupted` or `failed`.
+    tell: Tell,
+) -> None:
+    """Run one turn; `tell` its events, from lifecycle `running` to `completed`, `interrupted` or `failed`.
 
-    A failing graph ends in `failed`; nothing is raised but cancellation. `completed` comes after LangGraph has waited
-    for the last checkpoint to be stored: the v3 stream ends only when the loop has left its executor, which awaits
-    every put, and a put that failed ends the run in `failed`.
+    A failing graph ends in `failed`. What is raised comes from `tell` (in an exception group), or is cancellation; each
+    node has been stopped by then. `completed` comes after LangGraph has waited for the last checkpoint to be stored:
+    the v3 stream ends only when the loop has left its executor, which awaits every put, and a put that failed ends the
+    run in `failed`.
 
     Args:
         turn_input: the graph's input; a Command resumes an interrupted run, None continues from the last checkpoint.
         config: with thread_id; the graph must carry the saver of the right principal.
     """
-    yield _lifecycle("running", graph_name)
+    await tell(_lifecycle("running", graph_name))
     translator = _Translator()
-    recorder = _TaskRecorder()
+    error: Exception | None = None
     try:
-        with warnings.catch_warnings():
-            # v3 is declared beta. We pin langgraph's major version and test every event shape we read.
-            warnings.simplefilter("ignore", LangChainBetaWarning)
-            stream = await graph.astream_events(turn_input, config, version="v3", transformers=[recorder.at_scope])
-        try:
-            async for event in stream:
-                for task in recorder.drain():
-                    yield task
-                for translated in translator.translate(event):
-                    yield translated
-        finally:
-            # Cancelled or abandoned: nodes at work must stop too, and that takes awaiting.
-            with anyio.CancelScope(shield=True):
-                await stream.abort()
+        stream = await _start(graph, turn_input, config)
     except Exception as exc:  # noqa: BLE001 - any error of the user's graph is the run's outcome, told to its clients
-        yield _lifecycle("failed", graph_name, error=f"{type(exc).__name__}: {exc}")
+        await tell(failed(graph_name, _described(exc)))
         return
-    for task in recorder.drain():
-        yield task
-    outcome = "interrupted" if translator.waiting else "completed"
-    yield _lifecycle(outcome, graph_name, checkpoint_id=translator.checkpoint_id)
+    async with anyio.create_task_group() as beside:
+        beside.start_soon(_abort_when_cancelled, stream)
+        events = aiter(stream)
+        while True:
+            try:
+                # Shielded, because this wait is ended by `abort`: anyio cancels again and again, and a second
+                # cancellation interrupts LangGraph's own clean-up, which leaves nodes at work that nobody waits for.
+                with anyio.CancelScope(shield=True):
+                    event = await anext(events)
+            except StopAsyncIteration:
+                break
+            except Exception as exc:  # noqa: BLE001 - as above
+                error = exc
+                break
+            for translated in translator.translate(event):
+                await tell(translated)
+        beside.cancel_scope.cancel()
+    # An aborted stream ends like a finished one: if this turn was cancelled, it must not say that it is complete.
+    await anyio.lowlevel.checkpoint()
+    if error is not None:
+        await tell(failed(graph_name, _described(error)))
+    else:
+        outcome = "interrupted" if translator.waiting else "completed"
+        await tell(_lifecycle(outcome, graph_name, checkpoint_id=translator.checkpoint_id))
+
+
+async def _start(graph: Graph, turn_input: Any, config: RunnableConfig) -> AsyncGraphRunStream:
+    with warnings.catch_warnings():
+        # v3 is declared beta. We pin langgraph's major version and test every event shape we read.
+        warnings.simplefilter("ignore", LangChainBetaWarning)
+        return await graph.astream_events(turn_input, config, version="v3", transformers=[_AllChannels])
+
+
+async def _abort_when_cancelled(stream: AsyncGraphRunStream) -> None:
+    """Stop the nodes at work when the turn is cancelled; does nothing after a stream that has ended."""
+    try:
+        await anyio.sleep_forever()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await stream.abort()
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def failed(graph_name: str, error: str) -> TurnEvent:
@@ -90,44 +126,30 @@ def _lifecycle(event: str, graph_name: str, *, error: str = "", checkpoint_id: s
     return TurnEvent("lifecycle", data)
 
 
-class _TaskRecorder:
-    """Asks LangGraph for every stream mode the protocol has a channel for, and keeps the task events.
+class _AllChannels(StreamTransformer):
+    """Asks LangGraph for every stream mode the protocol has a channel for, and keeps task events in the stream.
 
     v3 derives its stream modes from its transformers, and its own lifecycle transformer removes `tasks` events from the
-    main stream. One transformer in front of it, without a projection of its own (so it collides with none that the
-    user's graph registers), does both.
+    main stream. This one stands before it and sends them on through a channel of its own.
     """
 
-    def __init__(self) -> None:
-        self._tasks: list[TurnEvent] = []
-
-    def at_scope(self, scope: tuple[str, ...]) -> StreamTransformer:
-        # Children of the root mux see the same events again; only the root records.
-        return _Recording(self._tasks if not scope else None, scope)
-
-    def drain(self) -> list[TurnEvent]:
-        tasks = self._tasks[:]
-        self._tasks.clear()
-        return tasks
-
-
-class _Recording(StreamTransformer):
     before_builtins = True
     required_stream_modes = ("updates", "checkpoints", "tasks", "custom", "tools")
 
-    def __init__(self, tasks: list[TurnEvent] | None, scope: tuple[str, ...]) -> None:
+    def __init__(self, scope: tuple[str, ...]) -> None:
         super().__init__(scope)
-        self._tasks = tasks
+        self._tasks: StreamChannel[dict[str, Any]] = StreamChannel(name=_TASKS)
 
     def init(self) -> dict[str, Any]:
-        return {}
+        # Children of the root mux see the same events again: only the root sends them on.
+        return {} if self.scope else {_TASKS: self._tasks}
 
     def process(self, event: Any) -> bool:
-        if event["method"] == "tasks" and self._tasks is not None:
+        if event["method"] == "tasks" and not self.scope:
             params = event["params"]
             # A task's input is the whole state, which `values` has just told; with it the log would hold it twice.
             data = {name: value for name, value in params["data"].items() if name != "input"}
-            self._tasks.append(TurnEvent("tasks", data, tuple(params["namespace"])))
+            self._tasks.push({"namespace": params["namespace"], "data": data})
         return True
 
 
@@ -157,6 +179,8 @@ class _Translator:
                 yield TurnEvent("lifecycle", told, tuple(data.get("namespace") or namespace))
             case "custom":
                 yield TurnEvent("custom", _custom(data), namespace)
+            case "custom:rtmem_tasks":  # see _AllChannels
+                yield TurnEvent("tasks", data["data"], tuple(data["namespace"]))
             case "tools":
                 yield TurnEvent("tools", data, namespace)
             case _:

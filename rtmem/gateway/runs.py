@@ -10,7 +10,6 @@ import logging
 import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import aclosing
 from typing import Any, Final, Protocol
 
 import anyio
@@ -193,13 +192,15 @@ class Runs:
         failure = ""
         try:
             async with anyio.create_task_group() as beside:
-                async with aclosing(turn.run(graph, turn_input, config, graph_name=run.assistant_id)) as events:
-                    async for event in events:
-                        await thread.publish(event)
-                        if not run.accepted.is_set():
-                            await thread.flush()
-                            run.accepted.set()
-                            beside.start_soon(thread.flush_continuously)
+
+                async def tell(event: TurnEvent) -> None:
+                    await thread.publish(event)
+                    if not run.accepted.is_set():
+                        await thread.flush()
+                        run.accepted.set()
+                        beside.start_soon(thread.flush_continuously)
+
+                await turn.run(graph, turn_input, config, graph_name=run.assistant_id, tell=tell)
                 await thread.flush()
                 beside.cancel_scope.cancel()
         except* RtmemError as group:
