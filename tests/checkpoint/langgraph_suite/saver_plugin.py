@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -109,10 +110,24 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     # The call's outcome, and any other phase that went wrong: a teardown that fails is a failed test.
     if report.when == "call" or report.outcome != "passed":
-        reason = report.longrepr.reprcrash.message if hasattr(report.longrepr, "reprcrash") else str(report.longrepr)
         line = {"test": item.nodeid, "phase": report.when, "outcome": report.outcome}
         if report.outcome != "passed":
-            line["reason"] = reason[:2000]
+            line["reason"] = _reason(report.longrepr)
         with open(os.environ["SUITE_OUTCOMES"], "a", encoding="utf-8") as out:
             out.write(json.dumps(line) + "\n")
     return report
+
+
+def _reason(longrepr: Any) -> str:
+    """The message, and where in LangGraph's tests it happened, with the line that did it."""
+    if not hasattr(longrepr, "reprcrash"):
+        return str(longrepr)[:2000]
+    frames = [
+        line for entry in longrepr.reprtraceback.reprentries for text in entry.lines for line in text.splitlines()
+    ]
+    places = [
+        f" at {frame.strip()}: {source.strip()}"
+        for frame, source in pairwise(frames)
+        if frame.lstrip().startswith("File ") and f"{os.sep}tests{os.sep}test_" in frame
+    ]
+    return str(longrepr.reprcrash.message).partition("\n")[0][:1500] + (places[-1] if places else "")
