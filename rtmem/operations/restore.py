@@ -16,7 +16,6 @@ from rtmem.operations.serde import Serde
 from rtmem.operations.sharing import ListImage, numbers_of, prints_of
 from rtmem.steps import Batch, Steps
 
-
 _DECODE_PER_SLICE_BYTES = 16 * 1024  # about half a millisecond of messages
 
 
