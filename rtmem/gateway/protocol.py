@@ -214,8 +214,8 @@ def encode(value: Any) -> bytes:
     """`value` as JSON. Never fails on what a graph may put into its state."""
     try:
         return _encoder.encode(value)
-    except (TypeError, ValueError, UnicodeError, OverflowError):
-        # Keys that are not strings, lone surrogates, integers beyond 64 bits, a hook's own error.
+    except Exception:  # noqa: BLE001 - a graph's own objects may fail in any way; its turn must not
+        # Keys that are not strings, lone surrogates, a state that contains itself, an object whose repr fails.
         return _encoder.encode(_plain(value))
 
 
@@ -245,10 +245,8 @@ def _plain(value: Any, depth: int = 0) -> Any:
     """`value` in JSON's own types, whatever it is: slow, exact where JSON can be, readable where it cannot."""
     if depth > 64:
         return "..."
-    if value is None or isinstance(value, bool | float):
+    if value is None or isinstance(value, bool | int | float):
         return value
-    if isinstance(value, int):
-        return value if -(2**63) <= value < 2**64 else str(value)
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, bytes | bytearray | memoryview):
@@ -259,7 +257,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
         return [_plain(item, depth + 1) for item in value]
     try:
         return _plain(_jsonable(value), depth + 1)
-    except Exception:  # noqa: BLE001 - a user's own object may fail in any way; its turn must not
+    except Exception:  # noqa: BLE001 - as above
         return f"<{type(value).__name__}>"
 
 
