@@ -1,0 +1,98 @@
+"""README.md tells the truth: its examples run as printed there and print what it says they print."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import TIMEOUT_S, Up, environment, rtmem
+
+README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+URL = "http://127.0.0.1:8123"
+
+
+def blocks(kind: str) -> dict[str, str]:
+    """The fenced blocks below `<!-- kind: name -->`, or below `<!-- kind -->`, by name."""
+    found = re.findall(rf"<!-- {kind}(?:: ([^>]+))? -->\n```\w+\n(.*?)```", README, re.DOTALL)
+    return dict(found)
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return environment(tmp_path_factory.mktemp("readme"), RTMEM_AGENT__TOKEN_INTERVAL_MS="0")
+
+
+@pytest.fixture(scope="module")
+def up(env: dict[str, str]) -> Iterator[Up]:
+    with Up(env=env, data_dir=Path(env["HOME"]) / "data") as up:
+        yield up
+
+
+def run(name: str, env: dict[str, str], url: str = URL) -> str:
+    """What the example prints, without white space at the ends of its lines."""
+    script = Path(env["HOME"]) / name
+    script.write_text(blocks("example")[name].replace(URL, url))
+    done = subprocess.run(
+        [sys.executable, script], env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return plain(done.stdout)
+
+
+def plain(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+@pytest.mark.parametrize("mark", ["start", "tests"])
+def test_there_are_exactly_two_set_up_lines(mark: str) -> None:
+    (line,) = blocks(mark).values()
+    assert line.count("\n") == 1
+    assert line.startswith("python3 -m venv .venv && .venv/bin/pip install -q -e ")
+
+
+def test_every_example_is_run_by_a_test() -> None:
+    assert set(blocks("example")) == {"saver.py", "tenants.py", "app.py", "client.py", "resume.py"}
+
+
+@pytest.mark.parametrize("name", ["saver.py", "tenants.py"])
+def test_examples_of_savers_print_what_the_readme_says(name: str, env: dict[str, str]) -> None:
+    assert run(name, env) == plain(blocks("prints")[name])
+
+
+@pytest.mark.parametrize("name", ["client.py", "resume.py"])
+def test_examples_of_clients_print_what_the_readme_says(name: str, up: Up, env: dict[str, str]) -> None:
+    assert run(name, {**env, "RTMEM_TOKEN": up.token}, up.url) == plain(blocks("prints")[name])
+
+
+def test_the_first_conversation_is_real(up: Up, env: dict[str, str]) -> None:
+    transcript = blocks("from")["rtmem chat"]
+    typed = re.findall(r"^(?:you|yes or no)> (.*)$", transcript, re.MULTILINE)
+    done = rtmem(
+        "chat", "readme-chat", "--data-dir", up.data_dir, env=env, given="".join(f"{line}\n" for line in typed)
+    )
+    assert done.stdout == transcript
+
+
+def test_the_error_shown_is_real(env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(blocks("example")["app.py"])
+    done = rtmem("serve", "ap.py:grph", env=env, cwd=tmp_path)
+    assert done.stderr == blocks("from")["rtmem serve ap.py:grph"].replace("/home/ann", str(tmp_path))
+
+
+def test_a_graph_of_ones_own_is_served_by_its_name(env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(blocks("example")["app.py"])
+    with Up(
+        "serve", "support=app.py:graph", "app:builder", env=env, data_dir=tmp_path / "data", cwd=tmp_path
+    ) as served:
+        several = rtmem("chat", "--data-dir", served.data_dir, env=env, given="hello\n")
+        assert several.returncode == 2
+        assert "several assistants" in several.stderr
+        for assistant in ("support", "builder"):
+            command = ("chat", assistant, "--assistant", assistant, "--data-dir", served.data_dir)
+            done = rtmem(*command, env=env, given="hello\n")
+            assert done.stdout == "you> hello\nYou said 'hello'.\n", done.stderr
