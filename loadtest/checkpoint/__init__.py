@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peers", action="store_true", help="with the other savers (extra `bench`)")
     parser.add_argument("--quick", action="store_true", help="under a minute: fewer rounds, the main sizes only")
     parser.add_argument("--full", action="store_true", help="more rounds, and 1,000,000 threads")
-    parser.add_argument("--only", default="", help="run only experiments whose name contains this")
+    parser.add_argument("--only", default="", help="run only experiments whose name contains one of these, by comma")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="order of turns and all content")
     parser.add_argument("--out", type=Path, default=Path("results"), help="where checkpoint.json and .png go")
 
@@ -107,12 +107,16 @@ async def _experiments(given: argparse.Namespace, server: Server, bar: Bar, note
             stall_operations=2 if given.quick else 5,
             notes=notes,
         )
-        experiments = [await step() for name, step in _steps(given, bench, connection) if given.only in name]
-        if given.only in "many threads":
+        experiments = [await step() for name, step in _steps(given, bench, connection) if _wanted(given, name)]
+        if _wanted(given, "many threads"):
             many = 1_000_000 if given.full else 5_000 if given.quick else 50_000
             for kind in rtmem_kinds():
                 experiments += await many_threads(bench, kind, many)
         return experiments
+
+
+def _wanted(given: argparse.Namespace, name: str) -> bool:
+    return any(part in name for part in given.only.split(","))
 
 
 def _steps(given: argparse.Namespace, bench: Bench, connection: Redis) -> Iterator[tuple[str, Step]]:
