@@ -22,7 +22,7 @@ from rtmem.checkpoint.base import Saver, checkpoint_settings, unsupported
 from rtmem.checkpoint.sync import NO_HISTORY, redis_settings
 from rtmem.drivers import AsyncDriver
 from rtmem.errors import ConfigError, WrongColourError
-from rtmem.operations import checkpoints, delta_channels, histories
+from rtmem.operations import checkpoints, copies, delta_channels, histories
 from rtmem.operations.functions import library_of
 from rtmem.operations.places import as_thread_id
 from rtmem.steps import Batch
@@ -158,8 +158,8 @@ class AsyncRedisSaver(Saver):
         await self._driver.run(histories.delete_for_runs(self.scope, run_ids))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """See operations.histories.copy_thread."""
-        await self._driver.run(histories.copy_thread(self.scope, source_thread_id, target_thread_id))
+        """See operations.copies.copy_thread."""
+        await self._driver.run(copies.copy_thread(self.scope, source_thread_id, target_thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """See operations.histories.prune."""

@@ -21,7 +21,7 @@ from rtmem import settings as all_settings
 from rtmem.checkpoint.base import Saver, checkpoint_settings, unsupported
 from rtmem.drivers import SyncDriver
 from rtmem.errors import ConfigError, WrongColourError
-from rtmem.operations import checkpoints, delta_channels, histories
+from rtmem.operations import checkpoints, copies, delta_channels, histories
 from rtmem.operations.functions import library_of
 from rtmem.operations.places import as_thread_id
 from rtmem.steps import Batch, R, Steps
@@ -166,8 +166,8 @@ class RedisSaver(Saver):
         self._run("delete_for_runs", histories.delete_for_runs(self.scope, run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """See operations.histories.copy_thread."""
-        self._run("copy_thread", histories.copy_thread(self.scope, source_thread_id, target_thread_id))
+        """See operations.copies.copy_thread."""
+        self._run("copy_thread", copies.copy_thread(self.scope, source_thread_id, target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """See operations.histories.prune."""

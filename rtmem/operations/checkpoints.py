@@ -25,8 +25,8 @@ from rtmem.keys import check_id
 from rtmem.operations.drafts import Draft
 from rtmem.operations.functions import call
 from rtmem.operations.places import Place, Scope, config_of, encode_id, place_of
-from rtmem.operations.restore import Restored, read_head
-from rtmem.steps import Argument, Command, Compute, Steps
+from rtmem.operations.restore import Restored, settled_head
+from rtmem.steps import Argument, Batch, Command, Compute, Steps
 
 # put -----------------------------------------------------------------------------------------------------------------
 
@@ -107,30 +107,32 @@ def _put(
         *draft.fresh.large,
         *draft.fresh.small,
     ]
-    beside = _index_commands(scope, place, run_id)
+    beside = [command for command, index in _index_commands(scope, place, run_id) if not scope.is_indexed(index, place)]
     large = [("HSET", place.keys.checkpoints, number, stored) for number, stored in draft.fresh.large.items()]
     reply: list[bytes] = yield from call(
         "rtmem_v1_checkpoint_put", place.function_keys, args, before=large, beside=beside
     )
-    for command in beside:
-        if command[0] in ("ZADD", "SADD"):
-            scope.mark_indexed(str(command[1]), place.thread_id)
+    if reply[0] == b"ok":
+        missing = [command for command, _ in _index_commands(scope, place, run_id) if command not in beside]
+        if reply[3] == b"new" and missing:
+            # The thread expired or was deleted since this process put it into the indexes, and may be in none now.
+            yield Batch(tuple(missing))
+        for _, index in _index_commands(scope, place, run_id):
+            scope.mark_indexed(index, place.thread_id)
     return reply
 
 
-def _index_commands(scope: Scope, place: Place, run_id: str) -> list[Command]:
-    """What puts a thread and a run into the derived indexes, the first time this process sees them."""
-    commands: list[Command] = []
+def _index_commands(scope: Scope, place: Place, run_id: str) -> list[tuple[Command, str]]:
+    """What puts a thread and a run into the derived indexes, each with the index it is about."""
     thread = encode_id(place.thread_id)
     threads = scope.keys.threads(scope.principal)
-    if (threads, place.thread_id) not in scope.indexed:
-        commands.append(("ZADD", threads, 0, thread))
+    commands: list[tuple[Command, str]] = [(("ZADD", threads, 0, thread), threads)]
     if run_id:
         run = scope.keys.run(scope.principal, run_id)
-        if (run, place.thread_id) not in scope.indexed:
-            commands.append(("SADD", run, thread))
-            if scope.settings.ttl_ms:
-                commands.append(("PEXPIRE", run, scope.settings.ttl_ms))
+        commands.append((("SADD", run, thread), run))
+        if scope.settings.ttl_ms:
+            # Every time, and so never in `indexed`: the index of a run must not expire before its threads.
+            commands.append((("PEXPIRE", run, scope.settings.ttl_ms), ""))
     return commands
 
 
@@ -216,10 +218,9 @@ def get_tuple(scope: Scope, config: RunnableConfig) -> Steps[CheckpointTuple | N
         restored = Restored(scope.serde, place.thread_id, known, remembered=True)
         yield Compute(restored.fill())
         return restored.tuple
-    head = yield from read_head(place, reply)
+    head = yield from settled_head(place, member, reply)
     if head is None:
-        # A large value was replaced between the two round trips; what replaced it is there now.
-        return (yield from get_tuple(scope, config))
+        return None
     restored = Restored(scope.serde, place.thread_id, head, noting=not member)
     yield Compute(restored.fill())
     if not member:

@@ -79,7 +79,7 @@ class Draft:
         if self._known is None:
             return True  # the server compares the version, and says "stale" if the parent has another
         old = self._known.channels.get(name)
-        if old is None or old.version != version:
+        if old is None or old.version != version or old.kind == b"-":
             return False
         # Two forks may count to the same number; version strings carry a random part and never meet.
         return self._base_is_parent or version[:1] == b"s"
@@ -100,7 +100,8 @@ class Draft:
         old = self._known.channels.get(name) if self._known else None
         cut = Cut(old.image if old and old.image else ListImage())
         mark = len(self.fresh.small)
-        yield from split_list(value, cut, self._serde.dumps, self.fresh, self._settings.piece_bytes_min)
+        # A copy of the list: between two slices another task may append to it.
+        yield from split_list(value.copy(), cut, self._serde.dumps, self.fresh, self._settings.piece_bytes_min)
         alone = len(cut.tail) == 1 and not cut.kept and len(self.fresh.small) > mark
         if alone and len(self.fresh.small[-1]) <= self._settings.inline_bytes_max:
             stored = self.fresh.small.pop()

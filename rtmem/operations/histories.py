@@ -1,4 +1,4 @@
-"""What a thread remembers beyond its latest checkpoint: listing, deleting, pruning, copying.
+"""What a thread remembers beyond its latest checkpoint: listing, deleting, pruning. `copies.py` copies it.
 
 Long jobs are made of short steps, each one Redis Function call of a few milliseconds at most. A job that was broken
 off, by a crash or a cancellation, is finished by asking for it again.
@@ -17,16 +17,13 @@ from langgraph.checkpoint.base.id import uuid6
 from rtmem.errors import InvalidRequestError
 from rtmem.operations.checkpoints import sweep
 from rtmem.operations.functions import call
-from rtmem.operations.places import Place, Scope, as_thread_id, decode_id, encode_id, place_of, split_member
-from rtmem.operations.restore import Restored, read_head
-from rtmem.operations.sharing import numbers_of
+from rtmem.operations.places import Place, Scope, decode_id, encode_id, split_member, thread_place
+from rtmem.operations.restore import Restored, settled_head
 from rtmem.steps import Argument, Batch, Compute, Steps
 
 PAGE_BYTES_MAX = 1024 * 1024
 _SKELETON_SIZE = 300
 _FORGET_SIZE = 50
-_COPY_SIZE = 20
-_COPY_PIECES = 500
 _INDEX_PAGE = 100
 
 
@@ -76,7 +73,7 @@ def list_page(scope: Scope, thread_id: str, query: Query, cursor: bytes, limit: 
     Redis: 1 round trip, FCALL rtmem_v1_checkpoint_list_page, and 1 for each checkpoint with values of 64 KB or more.
     Source: BaseCheckpointSaver.list (langgraph-checkpoint 4.3).
     """
-    place = _thread(scope, thread_id)
+    place = thread_place(scope, thread_id)
     start = cursor or (b"(" + encode_id(query.before_id) if query.before_id else b"+")
     args: list[Argument] = [
         start,
@@ -98,9 +95,9 @@ def list_page(scope: Scope, thread_id: str, query: Query, cursor: bytes, limit: 
             continue
         if not query.matches(scope.serde.loads(found[4])):
             continue
-        head = yield from read_head(place, found)
+        head = yield from settled_head(place, found[0], found)
         if head is None:
-            continue  # deleted or overwritten while the page travelled
+            continue  # deleted while the page travelled
         restored = Restored(scope.serde, thread_id, head)
         yield Compute(restored.fill())
         tuples.append(restored.tuple)
@@ -120,9 +117,14 @@ def threads_page(scope: Scope, cursor: bytes) -> Steps[tuple[list[str], bytes]]:
         return [], b""
     names = [decode_id(name) for name in raw]
     found = yield Batch(tuple(("EXISTS", scope.keys.thread(scope.principal, name).checkpoints) for name in names))
-    gone = [name for name, exists in zip(raw, found, strict=True) if not exists]
+    gone = [name for name, exists in zip(names, found, strict=True) if not exists]
     if gone:
-        yield Batch((("ZREM", index, *gone),))
+        # Looked at once more afterwards: a thread that was put in between must not be missing from the index.
+        looks = (("EXISTS", scope.keys.thread(scope.principal, name).checkpoints) for name in gone)
+        _, *found_again = yield Batch((("ZREM", index, *map(encode_id, gone)), *looks))
+        back = [encode_id(name) for name, exists in zip(gone, found_again, strict=True) if exists]
+        if back:
+            yield Batch((("ZADD", index, *(part for name in back for part in (0, name))),))
     alive = [name for name, exists in zip(names, found, strict=True) if exists]
     return alive, b"(" + raw[-1] if len(raw) == _INDEX_PAGE else b""
 
@@ -153,7 +155,7 @@ def delete_thread(scope: Scope, thread_id: str) -> Steps[None]:
     Redis: 1 round trip; the memory is freed in the background.
     Source: BaseCheckpointSaver.delete_thread (langgraph-checkpoint 4.3).
     """
-    place = _thread(scope, thread_id)
+    place = thread_place(scope, thread_id)
     # Ids sort by time: whatever was created until now is at most a fresh id.
     grave = encode_id(str(uuid6())) + b"\0\xff"
     index = scope.keys.threads(scope.principal)
@@ -179,7 +181,7 @@ def delete_for_runs(scope: Scope, run_ids: Sequence[str]) -> Steps[None]:
         index = scope.keys.run(scope.principal, run_id)
         (threads,) = yield Batch((("SMEMBERS", index),))
         for raw in sorted(threads):
-            place = _thread(scope, decode_id(raw))
+            place = thread_place(scope, decode_id(raw))
             nodes = yield from _skeleton(place)
             doomed = [node.member for node in nodes if node.run_id == run_id]
             yield from _forget(scope, place, doomed)
@@ -205,7 +207,7 @@ def prune(scope: Scope, thread_id: str, strategy: str) -> Steps[None]:
         return
     if strategy != "keep_latest":
         raise InvalidRequestError(f"prune strategy {strategy!r}: use 'keep_latest' or 'delete'")
-    place = _thread(scope, thread_id)
+    place = thread_place(scope, thread_id)
     nodes = yield from _skeleton(place)
     keep = _to_keep(nodes)
     yield from _forget(scope, place, [node.member for node in nodes if node.member not in keep])
@@ -264,61 +266,8 @@ def _forget(scope: Scope, place: Place, members: list[bytes]) -> Steps[None]:
     yield from sweep(place)
 
 
-# copy ----------------------------------------------------------------------------------------------------------------
-
-
-def copy_thread(scope: Scope, source_thread_id: str, target_thread_id: str) -> Steps[None]:
-    """Copy every checkpoint and write of a thread to another, pieces still shared, parents intact.
-
-    Checkpoints the target has already are overwritten. The copy is one of the checkpoints that were there when it
-    began; it grows oldest first, so that what is there at any moment is complete.
-
-    Redis: 3 round trips, then 2 per 20 checkpoints and 2 per 500 new pieces, and what `sweep` takes.
-    Source: BaseCheckpointSaver.copy_thread (langgraph-checkpoint 4.3).
-    """
-    source, target = _thread(scope, source_thread_id), _thread(scope, target_thread_id)
-    if source.keys == target.keys:
-        return
-    (members, last) = yield Batch(
-        (("ZRANGE", source.keys.index, 0, -1), ("HGET", source.keys.checkpoints, "n")), idempotent=True
-    )
-    if not members:
-        return
-    ttl_ms = scope.settings.ttl_ms
-    first = yield from call("rtmem_v1_checkpoint_reserve", target.function_keys, (int(last or 1), ttl_ms))
-    shift = int(first)
-    copied: set[int] = set()
-    for at in range(0, len(members), _COPY_SIZE):
-        rows = yield from call("rtmem_v1_checkpoint_export", source.function_keys, members[at : at + _COPY_SIZE])
-        needed = {number for k in range(4, len(rows), 5) for number in numbers_of(rows[k])} - copied
-        yield from _copy_pieces(source, target, sorted(needed), shift, ttl_ms)
-        copied |= needed
-        args: list[Argument] = [shift, ttl_ms, 0]
-        for k in range(0, len(rows), 5):
-            member, record, tasks, writes = rows[k : k + 4]
-            args += (member, record, tasks, len(writes), *writes)
-        yield from call("rtmem_v1_checkpoint_import", target.function_keys, args)
-    index = scope.keys.threads(scope.principal)
-    yield Batch((("ZADD", index, 0, encode_id(target.thread_id)),))
-    scope.heads.forget_thread(target.keys.checkpoints)
-    # What was reserved counts as trash until it has been seen that checkpoints refer to it.
-    yield from sweep(target)
-
-
-def _copy_pieces(source: Place, target: Place, numbers: list[int], shift: int, ttl_ms: int) -> Steps[None]:
-    for at in range(0, len(numbers), _COPY_PIECES):
-        some = numbers[at : at + _COPY_PIECES]
-        pieces = yield from call("rtmem_v1_checkpoint_read_numbers", source.function_keys, some)
-        pairs = [part for pair in zip(some, pieces, strict=True) if pair[1] is not None for part in pair]
-        yield from call("rtmem_v1_checkpoint_import", target.function_keys, (shift, ttl_ms, len(pairs) // 2, *pairs))
-
-
 def several(thread_ids: Sequence[str]) -> Sequence[str]:
     """`thread_ids`, unless it is one string, whose characters would be taken for threads."""
     if isinstance(thread_ids, str):
         raise TypeError("thread_ids must be a sequence of thread ids, not one string: pass [thread_id]")
     return thread_ids
-
-
-def _thread(scope: Scope, thread_id: object) -> Place:
-    return place_of(scope, {"configurable": {"thread_id": as_thread_id(thread_id)}})

@@ -38,8 +38,14 @@ class Scope:
         """What the functions call this saver."""
         return "shallow" if self.shallow else "full"
 
+    def is_indexed(self, index: str, place: Place) -> bool:
+        """Whether this process has put the thread into that derived index."""
+        return (index, place.thread_id) in self.indexed
+
     def mark_indexed(self, index: str, thread_id: str) -> None:
         """Remember that a thread is in a derived index, so that later puts need not say so again."""
+        if not index:
+            return
         self.indexed[index, thread_id] = None
         if len(self.indexed) > _SEEN_MAX:
             self.indexed.popitem(last=False)
@@ -108,6 +114,11 @@ def place_of(scope: Scope, config: RunnableConfig) -> Place:
         raise InvalidRequestError(f"checkpoint_ns has over {NAMESPACE_BYTES_MAX} bytes: subgraphs are nested too deep")
     checkpoint_id = check_id(configurable.get("checkpoint_id") or "", "checkpoint_id")
     return Place(thread_id, ns, checkpoint_id, scope.keys.thread(scope.principal, thread_id))
+
+
+def thread_place(scope: Scope, thread_id: object) -> Place:
+    """The root namespace of a thread."""
+    return place_of(scope, {"configurable": {"thread_id": as_thread_id(thread_id)}})
 
 
 def as_thread_id(value: object) -> str:

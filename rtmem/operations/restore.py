@@ -10,6 +10,7 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointTuple, writes_sort_k
 from rtmem.errors import CorruptRecordError
 from rtmem.operations.clones import UncopyableError, clone
 from rtmem.operations.drafts import decode_version
+from rtmem.operations.functions import call
 from rtmem.operations.heads import Channel, Head
 from rtmem.operations.places import Place, config_of, decode_id, split_member
 from rtmem.operations.serde import Serde
@@ -35,6 +36,36 @@ def read_head(place: Place, reply: list[Any]) -> Steps[Head | None]:
         for at, piece in zip(missing, found, strict=True):
             pieces[at] = piece
     return head_of(reply)
+
+
+def settled_head(place: Place, member: bytes, reply: list[Any] | None) -> Steps[Head | None]:
+    """The head of a reply, or what has replaced it where a large piece went away before it could be read.
+
+    Args:
+        member: which checkpoint was asked for; empty for the latest.
+
+    Returns:
+        None if there is no such checkpoint any more.
+
+    Raises:
+        CorruptRecordError: the record is still the same, so the piece is missing.
+
+    Redis: as `read_head`; 2 more each time the checkpoint was replaced in between.
+    """
+    gone = b""
+    while reply is not None:
+        head = yield from read_head(place, reply)
+        if head is not None:
+            return head
+        if reply[1] == gone:
+            raise CorruptRecordError(
+                f"thread {place.thread_id!r}: checkpoint {split_member(reply[0])[0]!r} refers to a large value that is "
+                f"gone; run `rtmem doctor threads`",
+                thread_id=place.thread_id,
+            )
+        gone = reply[1]
+        reply = yield from call("rtmem_v1_checkpoint_get", (place.keys.checkpoints,), (member, place.head_field))
+    return None
 
 
 def _numbers(kind: bytes, data: bytes) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ormsgpack
 import zstandard
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -55,7 +56,10 @@ class Serde:
                 raise CorruptRecordError(f"a stored value of {len(stored)} bytes does not decompress: {exc}") from exc
         kind = _TYPES.get(stored[0]) if stored else None
         if kind is not None:
-            return self._loads_typed((kind, stored[1:]))
+            try:
+                return self._loads_typed((kind, stored[1:]))
+            except ormsgpack.MsgpackDecodeError as exc:
+                raise CorruptRecordError(f"a stored value of {len(stored)} bytes does not decode: {exc}") from exc
         if stored[:1] != _OTHER:
             raise CorruptRecordError(f"a stored value begins with {stored[:4]!r}, which is no type letter")
         end = 2 + stored[1]

@@ -251,7 +251,7 @@ def _find(index: dict[bytes, list[tuple[list[bytes], int]]], prints: list[bytes]
 
 def ranges_text(cut: Cut) -> str:
     """The pieces of `cut` as the text a put sends: "17:2500,+0:1"."""
-    ranges: list[tuple[str, int, int]] = [("", start, count) for start, count in _runs(cut.known.numbers[: cut.kept])]
+    ranges: list[tuple[str, int, int]] = [("", start, count) for start, count in runs(cut.known.numbers[: cut.kept])]
     for piece in cut.tail:
         start = cut.known.numbers[piece.known] if piece.known >= 0 else piece.fresh
         sign = "+" if piece.known < 0 and start < LARGE_FIRST else ""
@@ -262,7 +262,7 @@ def ranges_text(cut: Cut) -> str:
     return ",".join(f"{sign}{start}:{count}" for sign, start, count in ranges)
 
 
-def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
+def runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
     """`numbers` as (start, count). Those of a conversation are mostly consecutive, so whole stretches are compared."""
     at = 0
     while at < len(numbers):

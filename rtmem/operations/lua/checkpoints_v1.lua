@@ -22,6 +22,7 @@ Fields of c
   e                   members whose writes came before the checkpoint itself
   f                   highest fencing token seen
   s                   '1' while only shallow savers have written: then a piece belongs to one checkpoint at a time
+  g                   present while no sweep has begun since the last copy into this thread did
   x                   ranges of pieces that deleted checkpoints referred to: garbage unless another refers to them
   m                   state of a sweep that is under way: {phase, cursor, live ranges, doomed ranges}
 
@@ -78,6 +79,12 @@ end
 local function unpack_record(raw)
   local r = cmsgpack.unpack(raw)
   return {parent = r[1], nonce = r[2], run_id = r[3], delta = r[4], body = r[5], metadata = r[6], entries = r[7]}
+end
+
+local function read_record(c, member)
+  local raw = redis.call('HGET', c, 'c' .. member)
+  if not raw then error({err = 'RTMEM_CORRUPT the index lists a checkpoint without record'}) end
+  return unpack_record(raw)
 end
 
 local function pack_record(r)
@@ -284,7 +291,8 @@ local function resolve_entries(argv, last_arg, base, first)
     local name, version, kind, data = argv[at], argv[at + 1], argv[at + 2], argv[at + 3]
     if kind == '=' then
       local k = inherited[name]
-      if not k or base.entries[k + 1] ~= version then return nil end
+      -- A value that the base does not store cannot be taken over from it.
+      if not k or base.entries[k + 1] ~= version or base.entries[k + 2] == '-' then return nil end
       kind, data = base.entries[k + 2], base.entries[k + 3]
     elseif kind == 'P' then
       kind, data = 'p', string.format('%d', first + tonumber(data))
@@ -338,6 +346,8 @@ end
 --       transaction has stored them already, and they must go if the put is refused);  then the small pieces
 --       kinds of entries: those above, and  '=' as in the base (same name and version)
 --       P the k-th new piece (from 0)  L ranges, "+k:n" for new pieces, "a:n" for pieces of the base
+-- Replies  {'ok', number of the first small piece, 'sweep' or '', 'new' or ''}: new if the thread had no checkpoint
+--          {'stale'} send everything   {'late'} a shallow thread is further already   {'done'} this very put was stored
 local function put(keys, argv)
   local c, i, d = keys[1], keys[2], keys[3]
   local shallow, member, head_field, parent = argv[1] == 'shallow', argv[2], argv[3], argv[4]
@@ -354,6 +364,8 @@ local function put(keys, argv)
   local solely_shallow = stored[3] or not version
   local newer = layout_error(version)
   if newer then return refuse(newer) end
+  -- Sent again after a lost connection: what was stored must not be refused now, nor lose its large pieces.
+  if old_raw and unpack_record(old_raw).nonce == argv[5] then return {'done'} end
   local grave = redis.call('GET', d)
   if grave and (not is_after(member, grave) or
       (parent ~= '' and redis.call('HEXISTS', c, 'c' .. parent) == 0)) then
@@ -393,7 +405,7 @@ local function put(keys, argv)
   for at = 1, #fields, CHUNK do
     redis.call('HSET', c, unpack(fields, at, math.min(at + CHUNK - 1, #fields)))
   end
-  if not old_raw then redis.call('ZADD', i, 0, member) end
+  local is_new = not old_raw and redis.call('ZADD', i, 0, member) == 1 and redis.call('ZCARD', i) == 1
   if not shallow and stored[3] then redis.call('HDEL', c, 's') end
   if stored[8] then tell_sweep(c, entries) end
 
@@ -407,7 +419,10 @@ local function put(keys, argv)
   end
   if stored[7] then settle_early(c, stored[7], shallow, member, head_field:sub(2)) end
   expire(c, i, argv[10])
-  return {'ok', string.format('%d', first), shallow and not solely_shallow and #gone > 0 and 'sweep' or ''}
+  return {
+    'ok', string.format('%d', first), shallow and not solely_shallow and #gone > 0 and 'sweep' or '',
+    is_new and 'new' or '',
+  }
 end
 
 -- ARGV  1 'full' or 'shallow'  2 member  3 head field  4 stamp  5 ttl_ms or 0  6 fence or ''
@@ -419,7 +434,8 @@ local function put_writes(keys, argv)
   local version = check_thread(c)
   local known = redis.call('HEXISTS', c, 'c' .. member) == 1
   if not known then
-    if redis.call('EXISTS', d) == 1 then
+    local grave = redis.call('GET', d)
+    if grave and not is_after(member, grave) then
       error({err = 'RTMEM_DELETED writes of a run that began before the thread was deleted'})
     end
     local head = redis.call('HGET', c, argv[3])
@@ -535,7 +551,7 @@ local function skeleton(keys, argv)
   local members = redis.call('ZRANGEBYLEX', keys[2], argv[1], '+', 'LIMIT', 0, argv[2])
   local page = {#members < tonumber(argv[2]) and '' or '(' .. members[#members]}
   for _, member in ipairs(members) do
-    local r = unpack_record(redis.call('HGET', c, 'c' .. member))
+    local r = read_record(c, member)
     local valued = {}
     for at = 1, #r.entries, 4 do
       if r.entries[at + 2] ~= '-' then valued[#valued + 1] = r.entries[at] end
@@ -550,23 +566,29 @@ local function namespace_of(member)
   return member:sub(member:find('\0', 1, true) + 1)
 end
 
-local function find_head(i, suffix)
+-- Name the latest checkpoint of some namespaces anew, in one pass over the index however many they are.
+local function renew_heads(c, i, namespaces)
   local start = '+'
-  while true do
+  while next(namespaces) do
     local members = redis.call('ZREVRANGEBYLEX', i, start, '-', 'LIMIT', 0, 200)
-    if #members == 0 then return nil end
+    if #members == 0 then break end
     for _, member in ipairs(members) do
-      if member:sub(-#suffix) == suffix then return member end
+      local ns = namespace_of(member)
+      if namespaces[ns] then
+        redis.call('HSET', c, 'h' .. ns, member)
+        namespaces[ns] = nil
+      end
       start = '(' .. member
     end
   end
+  for ns in pairs(namespaces) do redis.call('HDEL', c, 'h' .. ns) end
 end
 
 -- Delete some checkpoints with their writes. Their pieces become trash, for the sweep.  ARGV members
 local function forget(keys, argv)
   local c, i = keys[1], keys[2]
   check_thread(c)
-  local gone, deleted = {}, 0
+  local gone, deleted, headless = {}, 0, {}
   for _, member in ipairs(argv) do
     local raw = redis.call('HGET', c, 'c' .. member)
     if raw then
@@ -576,12 +598,10 @@ local function forget(keys, argv)
       redis.call('ZREM', i, member)
       deleted = deleted + 1
       local ns = namespace_of(member)
-      if redis.call('HGET', c, 'h' .. ns) == member then
-        local head = find_head(i, '\0' .. ns)
-        if head then redis.call('HSET', c, 'h' .. ns, head) else redis.call('HDEL', c, 'h' .. ns) end
-      end
+      if redis.call('HGET', c, 'h' .. ns) == member then headless[ns] = true end
     end
   end
+  renew_heads(c, i, headless)
   add_trash(c, gone)
   return deleted
 end
@@ -613,13 +633,13 @@ local function sweep(keys, argv)
     local trash = redis.call('HGET', c, 'x')
     if not trash then return 0 end
     m = {'mark', '-', '', trash}
-    redis.call('HDEL', c, 'x')
+    redis.call('HDEL', c, 'x', 'g')
   end
   if m[1] == 'mark' then
     local members = redis.call('ZRANGEBYLEX', i, m[2], '+', 'LIMIT', 0, SWEEP_RECORDS)
     local live = parse_ranges(m[3])
     for _, member in ipairs(members) do
-      ranges_of(unpack_record(redis.call('HGET', c, 'c' .. member)).entries, live)
+      ranges_of(read_record(c, member).entries, live)
       m[2] = '(' .. member
     end
     m[3] = format_ranges(normal(live))
@@ -632,6 +652,8 @@ local function sweep(keys, argv)
   if m[1] == 'free' and m[4] == '' then
     redis.call('HDEL', c, 'm')
     if redis.call('HEXISTS', c, 'x') == 1 then return 1 end
+    -- With one checkpoint and no garbage, a thread is as shallow savers leave it, and need not be swept by them.
+    if redis.call('ZCARD', i) == 1 then redis.call('HSET', c, 's', '1') end
     local rest = redis.call('HMGET', c, 'e', 'f')
     if redis.call('EXISTS', i) == 0 and not rest[1] and not rest[2] then redis.call('UNLINK', c) end
     return 0
@@ -701,39 +723,36 @@ local function export(keys, argv)
   return reply
 end
 
--- Some pieces.  ARGV numbers
-local function read_numbers(keys, argv)
-  check_thread(keys[1])
-  return redis.call('HMGET', keys[1], unpack(argv))
-end
-
 -- Reserve numbers for pieces of another thread. They count as trash until a record refers to them, so that a copy
--- that was broken off leaves nothing behind.  ARGV 1 how many numbers  2 ttl_ms  Replies the first
+-- that was broken off leaves nothing behind.  ARGV 1 how many numbers  2 ttl_ms  3 a nonce
+-- Replies  {the first number, epoch}: the copy has to begin again once a sweep ends the epoch, because that sweep may
+--          free what is copied before a record refers to it
 local function reserve(keys, argv)
   local c, i, d = keys[1], keys[2], keys[3]
   check_thread(c)
   local first = tonumber(redis.call('HGET', c, 'n') or '1')
   redis.call('HSET', c, 'v', LAYOUT, 'n', string.format('%d', first + tonumber(argv[1])))
+  redis.call('HSETNX', c, 'g', argv[3])
+  redis.call('HDEL', c, 's')
   redis.call('DEL', d)
   if tonumber(argv[1]) > 0 then add_trash(c, {{first, tonumber(argv[1])}}) end
   expire(c, i, argv[2])
-  return string.format('%d', first)
+  return {string.format('%d', first), redis.call('HGET', c, 'g')}
 end
 
--- ARGV  1 shift of the piece numbers  2 ttl_ms  3 number of pieces, then number and piece each,
---       then per checkpoint: member, record, tasks, number of task writes, task writes
+-- ARGV  1 epoch  2 ttl_ms  3 ranges of pieces that this transaction has stored: trash until a record refers to them
+--       4 shift of the piece numbers, then per checkpoint: member, record, tasks, number of task writes, task writes
+-- Replies  1, or 0 if the epoch is over
 local function import(keys, argv)
   local c, i = keys[1], keys[2]
-  check_thread(c)
-  local shift, at, large = tonumber(argv[1]), 4, {}
-  for _ = 1, tonumber(argv[3]) do
-    local number = tonumber(argv[at]) + shift
-    redis.call('HSET', c, string.format('%d', number), argv[at + 1])
-    -- reserve() made the small numbers trash; these have none to reserve.
-    if number >= LARGE then large[#large + 1] = {number, 1} end
-    at = at + 2
+  local stored, shift, at = parse_ranges(argv[3]), tonumber(argv[4]), 5
+  if redis.call('HGET', c, 'g') ~= argv[1] then
+    delete_pieces(c, stored, math.huge)
+    return 0
   end
-  add_trash(c, large)
+  check_thread(c)
+  add_trash(c, stored)
+  local early = redis.call('HGET', c, 'e')
   while at <= #argv do
     local member, r, tasks = argv[at], unpack_record(argv[at + 1]), cmsgpack.unpack(argv[at + 2])
     for k = 1, #r.entries, 4 do
@@ -745,6 +764,10 @@ local function import(keys, argv)
         for _, range in ipairs(ranges) do range[1] = range[1] + shift end
         r.entries[k + 3] = format_ranges(ranges)
       end
+    end
+    if early then
+      settle_early(c, early, false, member, '')
+      early = redis.call('HGET', c, 'e')
     end
     local old = redis.call('HGET', c, 'c' .. member)
     if old then add_trash(c, ranges_of(unpack_record(old).entries)) end
@@ -765,12 +788,41 @@ local function import(keys, argv)
   return 1
 end
 
+-- Inspecting ----------------------------------------------------------------
+
+-- Some fields of the hash as they are, for `rtmem doctor threads`. Nothing is assumed to be in order.
+-- ARGV  1 HSCAN cursor  2 about how many
+-- Replies  {cursor, field, length, detail, ...}; detail of a record: {parent, ranges, run_id}, of tasks: their ids,
+--          of early members: they, of a sweep: {phase, cursor, live ranges, doomed ranges}; of short fields: the value
+local function inspect(keys, argv)
+  local scanned = redis.call('HSCAN', keys[1], argv[1], 'COUNT', argv[2])
+  local reply = {scanned[1]}
+  for at = 1, #scanned[2], 2 do
+    local field, value = scanned[2][at], scanned[2][at + 1]
+    local kind, detail = field:sub(1, 1), ''
+    if kind == 'c' or kind == 't' or kind == 'e' or kind == 'm' then
+      local readable, list = pcall(cmsgpack.unpack, value)
+      if readable and kind == 'c' then
+        readable, list = pcall(function()
+          return {list[1], format_ranges(ranges_of(list[7])), list[3]}
+        end)
+      end
+      detail = readable and list or false
+    elseif not kind:match('%d') and kind ~= 'w' then
+      detail = value
+    end
+    local n = #reply
+    reply[n + 1], reply[n + 2], reply[n + 3] = field, #value, detail
+  end
+  return reply
+end
+
+redis.register_function{function_name = 'rtmem_v1_checkpoint_inspect', callback = inspect, flags = {'no-writes'}}
 redis.register_function{function_name = 'rtmem_v1_checkpoint_get', callback = get, flags = {'no-writes'}}
 redis.register_function{function_name = 'rtmem_v1_checkpoint_list_page', callback = list_page, flags = {'no-writes'}}
 redis.register_function{function_name = 'rtmem_v1_checkpoint_skeleton', callback = skeleton, flags = {'no-writes'}}
 redis.register_function{function_name = 'rtmem_v1_checkpoint_delta_history', callback = delta_history, flags = {'no-writes'}}
 redis.register_function{function_name = 'rtmem_v1_checkpoint_export', callback = export, flags = {'no-writes'}}
-redis.register_function{function_name = 'rtmem_v1_checkpoint_read_numbers', callback = read_numbers, flags = {'no-writes'}}
 redis.register_function('rtmem_v1_checkpoint_put', put)
 redis.register_function('rtmem_v1_checkpoint_put_writes', put_writes)
 redis.register_function('rtmem_v1_checkpoint_reserve', reserve)

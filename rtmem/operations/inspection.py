@@ -1,0 +1,224 @@
+"""What is stored of one thread, and whether it is in order. Changes nothing; `rtmem doctor threads` prints it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rtmem.keys import LAYOUT_VERSION
+from rtmem.operations.functions import call
+from rtmem.operations.places import Place, Scope, decode_id, split_member, thread_place
+from rtmem.operations.sharing import numbers_of
+from rtmem.steps import Batch, Steps
+
+_FIELDS_PER_CALL = 200
+_INDEX_PAGE = 1_000
+
+
+@dataclass(slots=True)
+class ThreadReport:
+    """One thread, counted and checked.
+
+    Every problem is one sentence that names what is wrong; a thread in order has none. What waits to be freed, and
+    writes whose checkpoint is still to come, are counted and no problem.
+    """
+
+    thread_id: str
+    layout: int = 0
+    solely_shallow: bool = False
+    checkpoints: dict[str, int] = field(default_factory=dict)  # per namespace
+    pieces: int = 0
+    references: int = 0  # from checkpoints to pieces; without sharing there would be as many pieces
+    piece_bytes: int = 0
+    record_bytes: int = 0
+    writes_bytes: int = 0
+    early: int = 0  # checkpoints that have writes and are not there yet
+    garbage: int = 0  # pieces that wait for a sweep
+    sweep: str = ""  # phase of a sweep that is under way
+    ttl_ms: int = -1  # -1: stays
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def shared_ratio(self) -> float:
+        """Which part of the references is to a piece that another one refers to as well."""
+        return 1 - self.pieces / self.references if self.references > self.pieces else 0.0
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything of this thread."""
+        return bool(self.layout or self.checkpoints or self.pieces or self.record_bytes or self.writes_bytes)
+
+
+def inspect_thread(scope: Scope, thread_id: str) -> Steps[ThreadReport]:
+    """Count and check everything of one thread.
+
+    A thread that is written meanwhile may look wrong in passing; what looks wrong is looked at a second time, and
+    only what is still so is a problem.
+
+    Redis: 1 round trip per 200 fields of the thread's hash and per 1,000 checkpoints; twice if something is wrong.
+    """
+    place = thread_place(scope, thread_id)
+    report = yield from _inspect(place)
+    if report.problems:
+        seen = set(report.problems)
+        report = yield from _inspect(place)
+        report.problems = [problem for problem in report.problems if problem in seen]
+    return report
+
+
+@dataclass(slots=True)
+class _Fields:
+    """The hash of a thread, sorted by what its fields are."""
+
+    single: dict[bytes, Any] = field(default_factory=dict)  # v n e f g s x m
+    heads: dict[bytes, bytes] = field(default_factory=dict)  # namespace -> member
+    records: dict[bytes, list[bytes] | None] = field(default_factory=dict)  # member -> parent, ranges, run_id
+    tasks: dict[bytes, list[bytes] | None] = field(default_factory=dict)  # member -> stamp, task ids
+    writes: set[bytes] = field(default_factory=set)  # member NUL task id
+    pieces: dict[int, int] = field(default_factory=dict)  # number -> bytes
+    strange: list[bytes] = field(default_factory=list)
+
+
+def _inspect(place: Place) -> Steps[ThreadReport]:
+    report, fields = ThreadReport(place.thread_id), _Fields()
+    cursor = b"0"
+    while True:
+        reply = yield from call("rtmem_v1_checkpoint_inspect", place.function_keys, (cursor, _FIELDS_PER_CALL))
+        for at in range(1, len(reply), 3):
+            _sort(fields, report, reply[at], reply[at + 1], reply[at + 2])
+        cursor = reply[0]
+        if cursor == b"0":
+            break
+    index = yield from _read_index(place)
+    hash_ttl_ms, index_ttl_ms = yield Batch(
+        (("PTTL", place.keys.checkpoints), ("PTTL", place.keys.index)),
+    )
+    if index and (hash_ttl_ms < 0) != (index_ttl_ms < 0):
+        report.problems.append(f"only one of its two keys expires: hash {hash_ttl_ms} ms, index {index_ttl_ms} ms")
+    report.ttl_ms = max(-1, hash_ttl_ms)
+    _judge(fields, index, report)
+    return report
+
+
+def _read_index(place: Place) -> Steps[list[bytes]]:
+    members: list[bytes] = []
+    cursor = b"-"
+    while True:
+        (page,) = yield Batch((("ZRANGEBYLEX", place.keys.index, cursor, "+", "LIMIT", 0, _INDEX_PAGE),))
+        members += page
+        if len(page) < _INDEX_PAGE:
+            return members
+        cursor = b"(" + page[-1]
+
+
+def _sort(fields: _Fields, report: ThreadReport, name: bytes, size_bytes: int, detail: Any) -> None:
+    kind, rest = name[:1], name[1:]
+    if name.isdigit():
+        fields.pieces[int(name)] = size_bytes
+    elif kind == b"c":
+        fields.records[rest] = detail
+        report.record_bytes += size_bytes
+    elif kind == b"t":
+        fields.tasks[rest] = detail
+        report.writes_bytes += size_bytes
+    elif kind == b"w":
+        fields.writes.add(rest)
+        report.writes_bytes += size_bytes
+    elif kind == b"h":
+        fields.heads[rest] = detail
+    elif name in (b"v", b"n", b"e", b"f", b"g", b"s", b"x", b"m"):
+        fields.single[name] = detail
+    else:
+        fields.strange.append(name)
+
+
+def _judge(fields: _Fields, index: list[bytes], report: ThreadReport) -> None:
+    report.layout = int(fields.single.get(b"v", 0))
+    report.solely_shallow = b"s" in fields.single
+    if report.layout > LAYOUT_VERSION:
+        report.problems.append(f"layout {report.layout} is newer than this rtmem knows ({LAYOUT_VERSION}): upgrade")
+        return
+    if fields.records and not report.layout:
+        report.problems.append("there are checkpoints, and no layout version")
+    report.problems += [f"field {name!r} is none of this layout" for name in fields.strange]
+    _judge_records(fields, index, report)
+    _judge_pieces(fields, report)
+    _judge_writes(fields, report)
+
+
+def _judge_records(fields: _Fields, index: list[bytes], report: ThreadReport) -> None:
+    problems = report.problems
+    problems += [f"the index lists {_name(m)}, which has no record" for m in index if m not in fields.records]
+    listed = set(index)
+    problems += [f"{_name(m)} has a record and is not in the index" for m in fields.records if m not in listed]
+    problems += [f"the record of {_name(m)} does not decode" for m, record in fields.records.items() if not record]
+    latest: dict[bytes, bytes] = {}
+    for member in sorted(fields.records):
+        ns = member.partition(b"\0")[2]
+        latest[ns] = member
+        report.checkpoints[decode_id(ns)] = report.checkpoints.get(decode_id(ns), 0) + 1
+    for ns in latest.keys() | fields.heads.keys():
+        head, newest = fields.heads.get(ns), latest.get(ns)
+        if head != newest:
+            problems.append(
+                f"namespace {decode_id(ns)!r} names {_name(head)} as its latest checkpoint, which is {_name(newest)}"
+            )
+    if report.solely_shallow:
+        problems += [
+            f"namespace {ns!r} has {count} checkpoints, though only shallow savers wrote there"
+            for ns, count in report.checkpoints.items()
+            if count > 1
+        ]
+
+
+def _judge_pieces(fields: _Fields, report: ThreadReport) -> None:
+    report.pieces, report.piece_bytes = len(fields.pieces), sum(fields.pieces.values())
+    live: set[int] = set()
+    for member, record in fields.records.items():
+        numbers = set(numbers_of(record[1])) if record else set()
+        report.references += len(numbers)
+        live |= numbers
+        if gone := sorted(numbers - fields.pieces.keys()):
+            report.problems.append(f"{_name(member)} refers to pieces that are gone: {_some(gone)}")
+    waiting = set(numbers_of(fields.single.get(b"x", b"")))
+    sweep = fields.single.get(b"m")
+    if sweep:
+        report.sweep = sweep[0].decode()
+        waiting |= set(numbers_of(sweep[3]))
+    unused = fields.pieces.keys() - live
+    report.garbage = len(unused & waiting)
+    if orphans := sorted(unused - waiting):
+        report.problems.append(f"nothing refers to pieces {_some(orphans)}, and no sweep will free them")
+    highest = max((number for number in fields.pieces if number < 2**51), default=0)
+    if highest >= int(fields.single.get(b"n", b"1")):
+        report.problems.append(f"piece {highest} is there, and the next one would get a number up to it")
+
+
+def _judge_writes(fields: _Fields, report: ThreadReport) -> None:
+    early = set(fields.single.get(b"e") or ())
+    report.early = len(early)
+    known = set()
+    for member, tasks in fields.tasks.items():
+        if tasks is None:
+            report.problems.append(f"the list of tasks of {_name(member)} does not decode")
+            continue
+        known |= {member + b"\0" + task for task in tasks[1:]}
+        if member not in fields.records and member not in early:
+            report.problems.append(f"there are writes of {_name(member)}, which is not there")
+    for name in sorted(fields.writes - known):
+        report.problems.append(f"the writes {name!r} belong to no list of tasks")
+    for name in sorted(known - fields.writes):
+        report.problems.append(f"the writes {name!r} are gone")
+    for member in early & fields.records.keys():
+        report.problems.append(f"{_name(member)} is there, and counts as still to come")
+
+
+def _name(member: bytes | None) -> str:
+    if member is None:
+        return "none"
+    checkpoint_id, ns = split_member(member)
+    return f"checkpoint {checkpoint_id!r}" + (f" of namespace {ns!r}" if ns else "")
+
+
+def _some(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:5])) + (f" and {len(numbers) - 5} more" if len(numbers) > 5 else "")

@@ -1,0 +1,238 @@
+"""Whatever is done in whatever order, by savers of both colours, with warm and cold memories: as on plain dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base.id import uuid6
+
+from rtmem import settings as all_settings
+from tests.checkpoint.colours import AnySaver, Savers, inspect
+from tests.checkpoint.talks import at, checkpoint_of, message, same
+from tests.reference import Reference
+
+FULL_THREADS, SHALLOW_THREADS, NAMESPACES = ("a", "A"), ("s",), ("", "sub|1")
+TASKS = (("t1", "~b"), ("t2", "~a"), ("t3", "~a"))
+CHANNELS = ("messages", "step", "blob", "notes", "__interrupt__", "__resume__")
+_examples = count()
+
+# What to do, and three numbers that choose among what is there at that moment.
+Step = tuple[str, int, int, int]
+ACTIONS = (
+    ["put"] * 8
+    + ["writes"] * 4
+    + ["fork", "again", "late", "early", "read", "list", "shallow"] * 2
+    + ["prune", "delete", "copy", "run", "expire", "delta", "delta"]
+)
+steps = st.lists(
+    st.tuples(st.sampled_from(ACTIONS), st.integers(0, 7), st.integers(0, 11), st.integers(0, 11)), max_size=25
+)
+
+
+@dataclass
+class World:
+    """Some savers on one server, and what should be there."""
+
+    full: list[AnySaver]
+    shallow: list[AnySaver]
+    client: Any
+    tag: str
+    reference: Reference = field(default_factory=Reference)
+    spare_ids: dict[str, list[str]] = field(default_factory=dict)
+
+    def saver(self, thread: str, which: int) -> AnySaver:
+        savers = self.shallow if thread.startswith("s") else self.full
+        return savers[which % len(savers)]
+
+    def name(self, thread: str) -> str:
+        return f"{self.tag}:{thread}"
+
+    def spare(self, thread: str) -> str:
+        """An id that is older than what comes next."""
+        ids = self.spare_ids.setdefault(thread, [])
+        ids.append(str(uuid6()))
+        return ids.pop(0) if len(ids) > 1 else str(uuid6())
+
+    def put(
+        self, saver: AnySaver, thread: str, ns: str, edit: int, parent_id: str | None, own_id: str | None = None,
+        delta: bool = False,
+    ) -> None:  # fmt: skip
+        """A super-step on top of `parent_id`, of the state as the saver itself hands it out."""
+        name = self.name(thread)
+        found = saver.get_tuple(at(name, ns, parent_id)) if parent_id else None
+        values = found.checkpoint["channel_values"] if found else {"messages": [message(0)], "step": 1}
+        changed = change(values, edit)
+        counters = dict(found.metadata.get("counters_since_delta_snapshot", {})) if found else {}  # type: ignore[call-overload]
+        if delta or counters:
+            counters["delta"] = [0, 0]
+            changed.add("delta")
+            values.pop("delta", None)
+            if edit % 4 == 0 or found is None:
+                values["delta"] = {"snapshot": edit}
+        absent = ("delta",) if counters and "delta" not in values else ()
+        checkpoint, new = checkpoint_of(
+            saver, values, found.checkpoint if found else None, changed=changed, checkpoint_id=own_id, absent=absent
+        )
+        metadata: Any = {"source": "loop", "step": edit, "run_id": f"{self.tag}-run-{edit % 3}"}
+        if counters:
+            metadata["counters_since_delta_snapshot"] = counters
+        self.reference.put(name, ns, found and parent_id, checkpoint, metadata, shallow=saver.shallow)
+        config = at(name, ns, parent_id) if found else at(name, ns)
+        saver.put(config, checkpoint, metadata, new)
+        # What the caller does with its objects afterwards is its own business.
+        values["step"] = "changed after the put"
+        if isinstance(values.get("messages"), list) and values["messages"]:
+            values["messages"][0].additional_kwargs["late"] = "change"
+
+    def apply(self, step: Step) -> None:
+        action, which, a, b = step
+        thread = (*FULL_THREADS, *SHALLOW_THREADS)[a % 3]
+        if action in ("fork", "prune", "copy", "delta", "late"):
+            thread = FULL_THREADS[a % 2]
+        name, ns = self.name(thread), NAMESPACES[b % 3 == 2]
+        saver = self.saver(thread, which)
+        keys = sorted(key for key in self.reference.of(name))
+        mine = [key for key in keys if key[1] == ns]
+        key = mine[b % len(mine)] if mine else None
+        latest = self.reference.latest(name, ns)
+        if action in ("put", "delta"):
+            self.put(saver, thread, ns, b, latest, delta=action == "delta")
+        elif action == "fork":
+            self.put(saver, thread, ns, b, key and key[0])
+        elif action == "again" and key:
+            self.put(saver, thread, ns, b, self.reference.of(name)[key].parent_id, own_id=key[0])
+        elif action == "late":
+            self.put(saver, thread, ns, b, None, own_id=self.spare(thread))
+        elif action == "writes" and key:
+            self.put_writes(saver, name, key, a, b)
+        elif action == "early":
+            own = str(uuid6())
+            task_id, path = TASKS[a % 3]
+            saver.put_writes(at(name, ns, own), [("step", a)], task_id, path)
+            self.put(saver, thread, ns, b, latest, own_id=own)
+            self.reference.put_writes(name, (own, ns), [("step", a)], task_id, path)
+        elif action == "read":
+            self.check_read(saver, name, ns, key)
+        elif action == "list":
+            assert_same_list(saver, self.reference, name)
+        elif action == "shallow":
+            self.put(self.shallow[which % len(self.shallow)], thread, ns, b, latest)
+        elif action == "prune":
+            saver.prune([name])
+            self.reference.prune(name)
+        elif action == "delete":
+            saver.delete_thread(name)
+            self.reference.threads.pop(name, None)
+            self.spare_ids.pop(thread, None)
+        elif action == "copy":
+            target = FULL_THREADS[(a + 1) % 2]
+            saver.copy_thread(name, self.name(target))
+            self.reference.copy(name, self.name(target))
+        elif action == "run":
+            saver.delete_for_runs([f"{self.tag}-run-{b % 3}"])
+            self.reference.delete_run(f"{self.tag}-run-{b % 3}")
+        elif action == "expire":
+            keys_of = saver.scope.keys.thread("", name)
+            self.client.unlink(keys_of.checkpoints, keys_of.index)
+            self.reference.threads.pop(name, None)
+
+    def put_writes(self, saver: AnySaver, name: str, key: tuple[str, str], a: int, b: int) -> None:
+        task_id, path = TASKS[a % 3]
+        writes: list[tuple[str, Any]] = [(CHANNELS[(a + k) % len(CHANNELS)], [a, b, k]) for k in range(1 + b % 3)]
+        saver.put_writes(at(name, key[1], key[0]), writes, task_id, path)
+        self.reference.put_writes(name, key, writes, task_id, path)
+
+    def check_read(self, saver: AnySaver, name: str, ns: str, key: tuple[str, str] | None) -> None:
+        assert_same(saver, self.reference, name, ns)
+        if key:
+            assert_same(saver, self.reference, name, ns, key[0])
+
+    def check_everything(self) -> None:
+        for thread in (*FULL_THREADS, *SHALLOW_THREADS):
+            name = self.name(thread)
+            for saver in (*self.full, *self.shallow):
+                for ns in NAMESPACES:
+                    assert_same(saver, self.reference, name, ns)
+                assert_same_list(saver, self.reference, name)
+            report = inspect(self.full[0], name)
+            assert report.problems == []
+            assert sum(report.checkpoints.values()) == len(self.reference.of(name))
+            if self.reference.of(name) and not thread.startswith("s"):
+                config = at(name)
+                ours = self.full[0].get_delta_channel_history(config=config, channels=["delta"])
+                assert ours == BaseCheckpointSaver.get_delta_channel_history(
+                    self.full[-1], config=config, channels=["delta"]
+                )
+        listed = {found.config["configurable"]["thread_id"] for found in self.full[0].list(None)}
+        alive = {name for name, thread in self.reference.threads.items() if thread}
+        assert {name for name in listed if name.startswith(self.tag)} == alive
+
+
+def change(values: dict[str, Any], edit: int) -> set[str]:
+    """Change a state in one of the ways that graphs do; answers the channels that changed."""
+    messages = values["messages"] = list(values.get("messages", ()))
+    values["step"] = (edit, float(edit), bool(edit % 2), None, "text", {"1": 1})[edit % 6]
+    if edit == 0 and messages:
+        messages.pop(0)
+    elif edit == 1:
+        messages.reverse()
+    elif edit == 2 and messages:
+        messages.append(deepcopy(messages[0]))
+    elif edit == 3 and messages:
+        messages[len(messages) // 2].additional_kwargs.setdefault("n", {})["in place"] = [edit, {"deep": 1}]
+    elif edit == 4:
+        messages.append(message(99, 70_000))  # a piece of 64 KB or more
+    elif edit == 5:
+        values["blob"] = "y" * 70_000
+    elif edit == 6:
+        values.pop("blob", None)
+        values["notes"] = [{"k": 1}, {"k": True}, {"k": 1.0}, "text", 3]
+    elif edit == 7 and "notes" in values:
+        values["notes"] = [*values["notes"][1:], {"b": 1, "a": 2}]
+    else:
+        messages += [message(len(messages) + k) for k in range(edit - 6)]
+    return {"messages", "step", *({"blob", "notes"} & values.keys() if edit in (5, 6, 7) else ())}
+
+
+def assert_same(saver: AnySaver, reference: Reference, name: str, ns: str, checkpoint_id: str | None = None) -> None:
+    found, wanted = saver.get_tuple(at(name, ns, checkpoint_id)), reference.get(name, ns, checkpoint_id)
+    assert found == wanted
+    assert same(found, wanted)
+
+
+def assert_same_list(saver: AnySaver, reference: Reference, name: str) -> None:
+    assert list(saver.list({"configurable": {"thread_id": name}})) == reference.list(name)
+
+
+@pytest.fixture
+def worlds(savers: Savers) -> Iterator[tuple[list[AnySaver], list[AnySaver], Savers]]:
+    cold = all_settings.Checkpoint(cache_bytes_max=0, page_size=3, piece_bytes_min=200)
+    with ExitStack() as stack:
+
+        def opened(**options: Any) -> AnySaver:
+            return stack.enter_context(savers.open(**options))
+
+        full = [opened(), opened(awaiting=not savers.awaiting), opened(settings=cold)]
+        shallow = [opened(shallow=True), opened(shallow=True, settings=cold)]
+        yield full, shallow, savers
+
+
+@settings(max_examples=60, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=steps)
+def test_any_history_reads_as_on_plain_dicts_and_leaves_no_damage(
+    worlds: tuple[list[AnySaver], list[AnySaver], Savers], steps: list[Step]
+) -> None:
+    full, shallow, savers = worlds
+    world = World(full, shallow, savers.client, f"history-{next(_examples)}")
+    for step in steps:
+        world.apply(step)
+    world.check_everything()
