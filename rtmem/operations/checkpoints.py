@@ -131,8 +131,8 @@ def _index_commands(scope: Scope, place: Place, run_id: str) -> list[tuple[Comma
         run = scope.keys.run(scope.principal, run_id)
         commands.append((("SADD", run, thread), run))
         if scope.settings.ttl_ms:
-            # Every time, and so never in `indexed`: the index of a run must not expire before its threads.
-            commands.append((("PEXPIRE", run, scope.settings.ttl_ms), ""))
+            # Renewed every ttl / 4 (`Scope.is_indexed`), so that it does not expire before its threads.
+            commands.append((("PEXPIRE", run, 2 * scope.settings.ttl_ms), run))
     return commands
 
 

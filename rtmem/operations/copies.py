@@ -24,8 +24,8 @@ def copy_thread(scope: Scope, source_thread_id: str, target_thread_id: str) -> S
     Checkpoints the target has already are overwritten. The copy is one of the checkpoints that were there when it
     began; it grows oldest first, so that what is there at any moment is complete.
 
-    Redis: 3 round trips, then 2 per 20 checkpoints and 2 per 200 new pieces, and what `sweep` takes. All again if a sweep of the target
-        (a prune, or a shallow saver that writes there) comes in between.
+    Redis: 3 round trips, then 2 per 20 checkpoints and 2 per 200 new pieces, and what `sweep` takes. All of it again
+        if a sweep of the target (a prune, or a shallow saver that writes there) begins in between.
 
     Raises:
         RunInProgressError: the target was swept during 10 attempts.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
@@ -31,7 +32,7 @@ class Scope:
     heads: Heads = field(default_factory=lambda: Heads(all_settings.Checkpoint().cache_bytes_max))
     shallow: bool = False
     fence: str = ""  # fencing token of the runner, or empty
-    indexed: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)
+    indexed: OrderedDict[tuple[str, str], float] = field(default_factory=OrderedDict)
 
     @property
     def mode(self) -> str:
@@ -39,14 +40,13 @@ class Scope:
         return "shallow" if self.shallow else "full"
 
     def is_indexed(self, index: str, place: Place) -> bool:
-        """Whether this process has put the thread into that derived index."""
-        return (index, place.thread_id) in self.indexed
+        """Whether this process has put the thread into that derived index, and not so long ago that it may expire."""
+        at = self.indexed.get((index, place.thread_id))
+        return at is not None and (not self.settings.ttl_ms or time.monotonic() - at < self.settings.ttl_ms / 4000)
 
     def mark_indexed(self, index: str, thread_id: str) -> None:
         """Remember that a thread is in a derived index, so that later puts need not say so again."""
-        if not index:
-            return
-        self.indexed[index, thread_id] = None
+        self.indexed[index, thread_id] = time.monotonic()
         if len(self.indexed) > _SEEN_MAX:
             self.indexed.popitem(last=False)
 
