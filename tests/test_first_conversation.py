@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from langgraph_sdk import get_sync_client
 
 from rtmem.cli.conversation import text_of
 from tests.cli.commands import TIMEOUT_S, Up, environment, rtmem
+from tests.server.processes import eventually
 
 FIRST_TURNS = [
     ("hello", "Hello! Ask me what I can do, or tell me your name."),
@@ -43,7 +46,7 @@ LAST_TURNS = [
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Up]:
     # Slow enough that an answer can be cut off in its middle.
-    env = environment(tmp_path, RTMEM_AGENT__TOKEN_INTERVAL_MS="30")
+    env = environment(tmp_path, RTMEM_AGENT__TOKEN_INTERVAL_MS="25")
     with Up(env=env, data_dir=tmp_path / "data") as up:
         yield up
 
@@ -103,6 +106,22 @@ def test_twenty_turns_survive_kill_9_of_gateway_and_redis(up: Up, tmp_path: Path
     assert kept[1::2][:9] == [answer for _, answer in FIRST_TURNS]
     assert kept[1::2][10:] == [answer for _, answer in LAST_TURNS]
     assert len(kept) == 40
+
+
+def test_a_redis_that_dies_under_the_gateway_comes_back(up: Up, tmp_path: Path) -> None:
+    command = ("chat", "t", "--data-dir", up.data_dir)
+    rtmem(*command, env=environment(tmp_path), given="My name is Ann\n")
+    os.kill(int((up.data_dir / "redis.pid").read_text()), signal.SIGKILL)
+    done = rtmem(*command, env=environment(tmp_path), given="who am I?\n")
+    assert (done.returncode, answers(done.stdout)) == (0, [("who am I?", "Your name is Ann.")]), done.stderr
+    assert "embedded Redis had died and was started again" in up.output()
+
+
+def test_a_redis_that_was_stopped_on_purpose_stays_stopped(up: Up, tmp_path: Path) -> None:
+    rtmem("down", "--data-dir", up.data_dir, env=environment(tmp_path))
+    eventually(lambda: "embedded Redis was stopped" in up.output())
+    assert "started again" not in up.output()
+    assert up.stop() == 0
 
 
 def test_up_says_how_to_talk_to_it_and_ends_in_good_order(up: Up, tmp_path: Path) -> None:

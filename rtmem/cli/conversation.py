@@ -105,12 +105,15 @@ class Conversation:
         Raises:
             ServerUnavailableError, UnauthorizedError: no gateway, or not for this token.
         """
-        with self._typed_errors():
+        deadline = time.monotonic() + GATEWAY_WAIT_MS / 1000
+        while True:
             try:
-                return dict(await self._client.threads.get_state(self.thread_id))
-            except httpx.TransportError:
-                await self._wait_for_gateway()
-                return dict(await self._client.threads.get_state(self.thread_id))
+                with self._typed_errors():
+                    return dict(await self._client.threads.get_state(self.thread_id))
+            except ServerUnavailableError:
+                if time.monotonic() > deadline:
+                    raise
+                await anyio.sleep(_POLL_S)
 
     async def say(self, text: str) -> AsyncIterator[Heard]:
         """Send a message and listen to the answer."""
@@ -189,6 +192,8 @@ class Conversation:
         # Sent twice, because the first reply was lost: the run is at work, and that is what was wanted.
         if meta.get("error_type") == "RunInProgressError" and command.method == "run.start":
             return None
+        if meta.get("retryable"):
+            raise ServerUnavailableError(f"the gateway at {self.url} cannot do that now: {reply.get('message')}")
         raise RunFailedError(f"the gateway refused {command.method}: {reply.get('message')}")
 
     def _raise_if_refused(self, error: BaseException | None) -> None:
@@ -271,6 +276,10 @@ class Conversation:
             return UnauthorizedError(
                 f"the gateway at {self.url} does not know this token: `rtmem up` prints the right one; "
                 "give it with --token or RTMEM_TOKEN"
+            )
+        if status >= 500:
+            return ServerUnavailableError(
+                f"the gateway at {self.url} cannot answer now ({status}): look at what it prints"
             )
         return RunFailedError(f"the gateway at {self.url} refused with status {status}: {cause}")
 

@@ -14,6 +14,7 @@ from langgraph.pregel import Pregel
 
 from rtmem.checkpoint import AsyncRedisSaver
 from rtmem.cli import local, screen
+from rtmem.cli.supervision import Supervisor
 from rtmem.drivers import AsyncDriver, SyncDriver
 from rtmem.gateway import server
 from rtmem.gateway.app import create_app
@@ -37,15 +38,12 @@ def redis_of(settings: Settings) -> Iterator[Settings]:
         yield settings
         return
     share = embedded.start(settings.server)
-    try:
+    with Supervisor(settings.server, share):
         for sentence in share.report:
             screen.note(f"({sentence})")
         settings = msgspec.structs.replace(settings, redis=msgspec.structs.replace(settings.redis, url=share.url))
         _announce(_probed(settings))
         yield settings
-    finally:
-        ended = share.release()
-        screen.note("(embedded Redis stopped, its data is kept)" if ended else "(embedded Redis is still in use)")
 
 
 class Signals:
