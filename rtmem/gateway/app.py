@@ -7,10 +7,9 @@ Driver and saver must live on the event loop that serves the application; `serve
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any
 
 import anyio
 from starlette.applications import Starlette
@@ -22,16 +21,14 @@ from starlette.websockets import WebSocket
 from rtmem import settings as settings_
 from rtmem.agent.turn import Graph
 from rtmem.drivers import AsyncDriver
-from rtmem.errors import ConfigError, InvalidRequestError, RtmemError, UnauthorizedError
+from rtmem.errors import ConfigError, InvalidRequestError, UnauthorizedError
 from rtmem.eventlog import AsyncEventLog
 from rtmem.gateway.auth import Tokens
 from rtmem.gateway.connection import Connection
 from rtmem.gateway.http import Http, path_id
 from rtmem.gateway.runs import Runs, Saver
-from rtmem.gateway.threads import Threads
+from rtmem.gateway.threads import LiveThread, Threads
 from rtmem.keys import check_id
-
-_logger: Final = logging.getLogger(__name__)
 
 
 class Gateway:
@@ -81,11 +78,11 @@ class Gateway:
         except InvalidRequestError as exc:
             await websocket.close(4422, exc.message[:120])
             return
-        connection = Connection(thread, self.runs, self.log, self.settings, websocket.receive, websocket.send)
-        try:
-            await connection.serve()
-        except* RtmemError as group:
-            _logger.exception("websocket of thread %r: %s", thread.thread_id, group)
+        await self.connect(thread, websocket.receive, websocket.send).serve()
+
+    def connect(self, thread: LiveThread, receive: Receive, send: Send) -> Connection:
+        """A connection to `thread`, over a websocket or what plays one."""
+        return Connection(thread, self.runs, self.log, self.settings, receive, send)
 
 
 def create_app(graphs: Mapping[str, Graph], driver: AsyncDriver, saver: Saver, settings: settings_.Settings) -> ASGIApp:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -29,6 +30,7 @@ from rtmem.errors import (
 )
 from rtmem.gateway import protocol
 from rtmem.gateway.protocol import InputRespondParams, RunStartParams, StateGetParams
+from rtmem.gateway.sse import EventStream
 from rtmem.gateway.state import body_of, result_of
 from rtmem.gateway.threads import LiveThread
 
@@ -69,6 +71,7 @@ class Http:
             Route("/threads/{thread_id}", self._typed(self.get_thread), methods=["GET"]),
             Route("/threads/{thread_id}/state", self._typed(self.get_state), methods=["GET"]),
             Route("/threads/{thread_id}/commands", self._typed(self.command), methods=["POST"]),
+            Route("/threads/{thread_id}/stream/events", self._typed(self.stream_events), methods=["POST"]),
         ]
 
     async def ok(self, request: Request) -> Response:
@@ -126,6 +129,14 @@ class Http:
         except RtmemError as exc:
             return _raw(protocol.failure(command.id, exc))
         return _raw(protocol.success(command.id, {"run_id": run.id}, applied_through_seq=run.after_seq))
+
+    async def stream_events(self, request: Request) -> Response:
+        """A subscription as server-sent events. See sse.py."""
+        thread = self._thread(request)
+        params = protocol.decode_object(await self._body(request))
+        frame = protocol.encode({"id": 1, "method": "subscription.subscribe", "params": params})
+        protocol.decode_command(frame)  # refused here it has a status; on the stream nobody would read the reply
+        return EventStream(partial(self._gateway.connect, thread), frame.decode())
 
     def _typed(self, endpoint: Endpoint) -> Endpoint:
         """`endpoint`, its typed errors as responses, and a ticket for the websocket that may follow."""

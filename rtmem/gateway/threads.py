@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
+from weakref import WeakValueDictionary
 
 import anyio
 import msgspec
@@ -238,30 +239,34 @@ class LiveThread:
 
 
 class Threads:
-    """The threads this process has met lately."""
+    """The threads this process has met lately; never two objects for one thread."""
 
     def __init__(self, log: AsyncEventLog, settings: Gateway) -> None:
         self._log = log
         self._settings = settings
-        self._threads: OrderedDict[tuple[str, str], LiveThread] = OrderedDict()
+        # Whoever uses a thread holds it: connections, requests, runs. So it is found here as long as it is in use, and
+        # what is kept beyond that is a cache.
+        self._in_use: WeakValueDictionary[tuple[str, str], LiveThread] = WeakValueDictionary()
+        self._kept: OrderedDict[tuple[str, str], LiveThread] = OrderedDict()
 
     def get(self, principal: str, thread_id: str) -> LiveThread:
         """The thread, which need not exist yet. Raises IdTooLongError."""
         name = (principal, thread_id)
-        thread = self._threads.get(name)
+        thread = self._in_use.get(name)
         if thread is None:
             thread = LiveThread(principal, thread_id, self._log, self._settings)
-            self._threads[name] = thread
-            self._evict()
-        self._threads.move_to_end(name)
+            self._in_use[name] = thread
+        self._kept[name] = thread
+        self._kept.move_to_end(name)
+        self._evict()
         return thread
 
     def _evict(self) -> None:
-        # Oldest first; one in use is passed over, so a burst of busy threads may exceed the bound.
-        surplus = len(self._threads) - self._settings.threads_cached_max
-        for name in list(self._threads)[: max(0, surplus)]:
-            if self._threads[name].idle:
-                del self._threads[name]
+        # Oldest first. One with events that Redis has not taken yet stays: nobody else has them.
+        surplus = len(self._kept) - self._settings.threads_cached_max
+        for name in list(self._kept)[: max(0, surplus)]:
+            if self._kept[name].idle:
+                del self._kept[name]
 
 
 _PROCESS: Final = secrets.token_hex(4)

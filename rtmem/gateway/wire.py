@@ -91,6 +91,11 @@ class _HttpProtocol(HttpToolsProtocol):
         self._stop_expecting()
         super().on_headers_complete()
 
+    def shutdown(self) -> None:
+        super().shutdown()
+        # Every run has ended by now; what is still open is an event stream whose client will come back.
+        self.loop.call_later(self.settings.close_timeout_ms / 1_000, self.transport.abort)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_expecting()
         super().connection_lost(exc)

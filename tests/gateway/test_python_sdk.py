@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import httpx
@@ -39,10 +39,15 @@ async def tokens_of(thread: Any) -> list[list[str]]:
     return messages
 
 
-async def test_a_run_streams_its_message_token_by_token(serve_gateway: ServeGateway) -> None:
+Transport = Literal["websocket", "sse"]
+BOTH = pytest.mark.parametrize("transport", ["websocket", "sse"])
+
+
+@BOTH
+async def test_a_run_streams_its_message_token_by_token(serve_gateway: ServeGateway, transport: Transport) -> None:
     async with serve_gateway() as served:
         async with get_client(url=served.url, api_key="token-of-alice") as client:
-            async with client.threads.stream("t", assistant_id="slow", transport="websocket") as thread:
+            async with client.threads.stream("t", assistant_id="slow", transport=transport) as thread:
                 await thread.run.start(input=said("hello 8"))
                 (tokens,) = await tokens_of(thread)
                 output = await thread.output
@@ -71,11 +76,14 @@ async def test_several_turns_on_one_stream_each_end_with_their_own_output(
                 assert text_of(output["messages"][-2]) == f"turn {number}"
 
 
-async def test_a_run_that_ends_before_its_client_listens_is_heard(serve_gateway: ServeGateway) -> None:
+@BOTH
+async def test_a_run_that_ends_before_its_client_listens_is_heard(
+    serve_gateway: ServeGateway, transport: Transport
+) -> None:
     async with serve_gateway() as served:
         async with get_client(url=served.url, api_key="token-of-alice") as client:
             # Without a thread id the SDK opens its first stream after run.start has been answered.
-            async with client.threads.stream(assistant_id="chat", transport="websocket") as thread:
+            async with client.threads.stream(assistant_id="chat", transport=transport) as thread:
                 await thread.run.start(input=said("quick"))
                 await served_idle(served, thread.thread_id)
                 output = await thread.output.with_timeout(5)
@@ -89,10 +97,13 @@ async def served_idle(served: Served, thread_id: str) -> None:
     await eventually(lambda: thread.run is None)
 
 
-async def test_values_are_told_after_each_step_and_end_in_the_stored_state(serve_gateway: ServeGateway) -> None:
+@BOTH
+async def test_values_are_told_after_each_step_and_end_in_the_stored_state(
+    serve_gateway: ServeGateway, transport: Transport
+) -> None:
     async with serve_gateway() as served:
         async with get_client(url=served.url, api_key="token-of-alice") as client:
-            async with client.threads.stream("t", assistant_id="slow", transport="websocket") as thread:
+            async with client.threads.stream("t", assistant_id="slow", transport=transport) as thread:
                 await thread.run.start(input=said("hello 2"))
                 snapshots = [snapshot async for snapshot in thread.values]
             state = await client.threads.get_state("t")
@@ -106,10 +117,11 @@ async def test_values_are_told_after_each_step_and_end_in_the_stored_state(serve
         assert state["metadata"]["assistant_id"] == "slow"
 
 
-async def test_an_interrupt_is_asked_answered_and_resumed(serve_gateway: ServeGateway) -> None:
+@BOTH
+async def test_an_interrupt_is_asked_answered_and_resumed(serve_gateway: ServeGateway, transport: Transport) -> None:
     async with serve_gateway() as served:
         async with get_client(url=served.url, api_key="token-of-alice") as client:
-            async with client.threads.stream("t", assistant_id="approval", transport="websocket") as thread:
+            async with client.threads.stream("t", assistant_id="approval", transport=transport) as thread:
                 await thread.run.start(input=said("do it"))
                 await eventually(lambda: thread.interrupted)
                 assert thread.interrupts[0]["value"] == {"question": "really?"}
@@ -121,13 +133,16 @@ async def test_an_interrupt_is_asked_answered_and_resumed(serve_gateway: ServeGa
         assert output["messages"][-1]["content"] == "told {'approved': True}"
 
 
-async def test_a_new_client_of_a_waiting_thread_is_asked_again(serve_gateway: ServeGateway) -> None:
+@BOTH
+async def test_a_new_client_of_a_waiting_thread_is_asked_again(
+    serve_gateway: ServeGateway, transport: Transport
+) -> None:
     async with serve_gateway() as served:
         async with get_client(url=served.url, api_key="token-of-alice") as client:
-            async with client.threads.stream("t", assistant_id="approval", transport="websocket") as thread:
+            async with client.threads.stream("t", assistant_id="approval", transport=transport) as thread:
                 await thread.run.start(input=said("do it"))
                 await served_idle(served, "t")
-            async with client.threads.stream("t", assistant_id="approval", transport="websocket") as thread:
+            async with client.threads.stream("t", assistant_id="approval", transport=transport) as thread:
                 await eventually(lambda: thread.interrupted)
                 await thread.run.respond("yes")
                 output = await thread.output
@@ -146,10 +161,11 @@ async def test_a_failing_graph_fails_the_output_with_its_error(serve_gateway: Se
         assert state["next"] == ["second"]
 
 
-async def test_subgraphs_are_discovered_with_their_messages(serve_gateway: ServeGateway) -> None:
+@BOTH
+async def test_subgraphs_are_discovered_with_their_messages(serve_gateway: ServeGateway, transport: Transport) -> None:
     async with serve_gateway() as served:
         async with get_client(url=served.url, api_key="token-of-alice") as client:
-            async with client.threads.stream("t", assistant_id="nested", transport="websocket") as thread:
+            async with client.threads.stream("t", assistant_id="nested", transport=transport) as thread:
                 await thread.run.start(input=said("deep"))
                 children = [child async for child in thread.subgraphs]
                 assert [child.graph_name for child in children] == ["child"]

@@ -81,10 +81,11 @@ async def test_reconnecting_at_every_seq_gives_the_rest(serve_gateway: ServeGate
                 assert client.events == everything[position + 1 :]
 
 
-async def test_the_python_sdk_streams_on_over_a_cut_connection(serve_gateway: ServeGateway) -> None:
+@pytest.mark.parametrize("transport", ["websocket", "sse"])
+async def test_the_python_sdk_streams_on_over_a_cut_connection(serve_gateway: ServeGateway, transport: Any) -> None:
     async with serve_gateway() as served, relay_to(served.url) as relay:
         async with get_client(url=relay.url, api_key="token-of-alice") as client:
-            async with client.threads.stream("t", assistant_id="slow", transport="websocket") as thread:
+            async with client.threads.stream("t", assistant_id="slow", transport=transport) as thread:
                 await thread.run.start(input=said("hello 30"))
 
                 async def cut_twice() -> None:

@@ -16,7 +16,7 @@ from rtmem.drivers import AsyncDriver
 from rtmem.errors import IdTooLongError, RunInProgressError, StaleWriterError
 from rtmem.eventlog import AsyncEventLog
 from rtmem.gateway.threads import LiveThread, Run, Threads
-from rtmem.records import LogEvent, LogGroup, TurnEvent
+from rtmem.records import LogEvent, LogGroup, LogHead, TurnEvent
 from rtmem.settings import Gateway
 from tests.gateway.waiting import eventually
 
@@ -210,13 +210,15 @@ async def test_seqs_follow_the_clock_at_the_start_of_a_run_and_never_go_back(log
 def test_idle_threads_are_forgotten_and_busy_ones_are_not() -> None:
     log: Any = AsyncEventLog(None, SETTINGS)  # type: ignore[arg-type]
     threads = Threads(log, Gateway(threads_cached_max=2))
-    busy = threads.get("alice", "busy")
-    busy.listeners.add(Ear())
-    idle = threads.get("alice", "idle")
-    assert threads.get("alice", "idle") is idle
+    used = threads.get("alice", "used")
+    threads.get("alice", "owing")._pending.append(LogEvent(1, "values", (), b""))
+    threads.get("alice", "idle").head = LogHead(7, "", 0, "idle")
+    assert threads.get("alice", "idle").head.last_seq == 7
     for name in "abc":
         threads.get("alice", name)
-    assert threads.get("alice", "busy") is busy
-    assert threads.get("alice", "idle") is not idle
+    # Two objects for one thread would number its events twice.
+    assert threads.get("alice", "used") is used
+    assert threads.get("alice", "owing")._pending
+    assert threads.get("alice", "idle").head.last_seq == 0
     with pytest.raises(IdTooLongError):
         threads.get("alice", "x" * 513)
