@@ -133,6 +133,7 @@ async def growth(bench: Bench, connection: redis.asyncio.Redis) -> Experiment:
         bench.bar.step()
     return Experiment(
         name="growth, 200 super-steps",
+        fact="bytes",
         baseline="",
         concurrency=1,
         rounds=1,

@@ -19,14 +19,21 @@ def write_picture(report: Report, path: Path, *, ours: str = "rtmem") -> None:
     matplotlib.use("Agg", force=False)
     from matplotlib.figure import Figure
 
-    drawn = [experiment for experiment in report.experiments if any(row.latency for row in experiment.rows)]
+    drawn = [
+        experiment
+        for experiment in report.experiments
+        if experiment.fact or any(row.latency for row in experiment.rows)
+    ]
     columns = min(COLUMNS_MAX, max(1, len(drawn)))
     lines = max(1, -(-len(drawn) // columns))
     tallest = max((len(experiment.rows) for experiment in drawn), default=1)
     figure = Figure(figsize=(6.2 * columns, (1.1 + 0.36 * tallest) * lines + 0.9), layout="constrained")
     panels = figure.subplots(lines, columns, squeeze=False).flatten()
     for panel, experiment in zip(panels, drawn, strict=False):
-        _draw(panel, experiment, ours)
+        if experiment.fact:
+            _draw_fact(panel, experiment, ours)
+        else:
+            _draw_latency(panel, experiment, ours)
     for panel in panels[len(drawn) :]:
         panel.set_visible(False)
     machine = report.machine
@@ -40,7 +47,24 @@ def write_picture(report: Report, path: Path, *, ours: str = "rtmem") -> None:
     figure.savefig(path, dpi=110)
 
 
-def _draw(panel: Any, experiment: Experiment, ours: str) -> None:
+def _draw_fact(panel: Any, experiment: Experiment, ours: str) -> None:
+    rows = [row for row in experiment.rows if experiment.fact in row.facts]
+    rows.sort(key=lambda row: row.facts[experiment.fact], reverse=True)
+    names = [row.contender for row in rows]
+    values = [row.facts[experiment.fact] for row in rows]
+    bars = panel.barh(names, values, color=[_colour(name, experiment.baseline, ours) for name in names])
+    panel.bar_label(bars, [f"{value:,.0f}" for value in values], padding=3, fontsize=8)
+    panel.set_title(experiment.name, fontsize=10)
+    panel.set_xlabel(experiment.fact, fontsize=8)
+    # Room for the numbers at the right end.
+    panel.set_xlim(0, max(values, default=1.0) * 1.3)
+    panel.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
+    panel.tick_params(labelsize=8)
+    panel.grid(axis="x", which="major", alpha=0.25)
+    panel.set_axisbelow(True)
+
+
+def _draw_latency(panel: Any, experiment: Experiment, ours: str) -> None:
     rows = [row for row in experiment.rows if row.latency is not None]
     rows.sort(key=lambda row: row.latency.p50_us if row.latency else 0.0, reverse=True)
     names = [row.contender for row in rows]

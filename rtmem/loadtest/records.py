@@ -64,6 +64,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     operations: int  # of each contender in each round
     rows: list[Measured]
     note: str = ""
+    fact: str = ""  # the fact that a picture shows, where there is no latency to show
 
     def row(self, contender: str) -> Measured | None:
         """What `contender` reached here, if it took part."""

@@ -49,8 +49,12 @@ async def report() -> Report:
     failed = Measured(contender="broken peer", errors=5, first_error="TypeError: no")
     experiments = [
         Experiment(name=f"aput {size}", baseline="floor", concurrency=1, rounds=3, operations=3, rows=[*rows, failed])
-        for size in ("2 KB", "50 KB", "1 MB", "one string")
+        for size in ("2 KB", "50 KB", "1 MB")
     ]
+    sizes = [Measured(contender=name, facts={"bytes": size}) for name, size in (("rtmem full", 3e5), ("peer", 4e6))]
+    experiments.append(
+        Experiment(name="growth", baseline="", concurrency=1, rounds=1, operations=1, rows=sizes, fact="bytes")
+    )
     return Report(
         title="checkpoint savers",
         seed=42,
