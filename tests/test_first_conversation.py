@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +67,11 @@ def answers(printed: str) -> list[tuple[str, str]]:
     return turns
 
 
-def test_twenty_turns_survive_kill_9_of_gateway_and_redis(up: Up, tmp_path: Path) -> None:
-    env = environment(tmp_path)
-    before = rtmem("chat", "t", "--data-dir", up.data_dir, env=env, given=spoken(FIRST_TURNS))
-    assert (before.returncode, answers(before.stdout)) == (0, FIRST_TURNS), before.stderr
-
+@contextmanager
+def in_mid_answer(up: Up, thread: str, env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A chat that has printed the beginning of a long answer."""
     with subprocess.Popen(
-        [sys.executable, "-m", "rtmem", "chat", "t", "--data-dir", str(up.data_dir)],
+        [sys.executable, "-m", "rtmem", "chat", thread, "--data-dir", str(up.data_dir)],
         env=env,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -85,8 +84,18 @@ def test_twenty_turns_survive_kill_9_of_gateway_and_redis(up: Up, tmp_path: Path
         chat.stdin.flush()
         assert chat.stdout.readline() == f"you> {CUT_TURN}\n"
         heard = ""
-        while "language model" not in heard:  # the middle of the answer
+        while "language model" not in heard:
             heard += chat.stdout.read(1)
+        yield chat
+
+
+@pytest.mark.timeout(400)  # forty processes' worth of imports, on machines that do other things too
+def test_twenty_turns_survive_kill_9_of_gateway_and_redis(up: Up, tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    before = rtmem("chat", "t", "--data-dir", up.data_dir, env=env, given=spoken(FIRST_TURNS))
+    assert (before.returncode, answers(before.stdout)) == (0, FIRST_TURNS), before.stderr
+
+    with in_mid_answer(up, "t", env) as chat:
         up.kill_everything()
         up.start()
         rest, notices = chat.communicate(timeout=TIMEOUT_S)
@@ -109,11 +118,13 @@ def test_twenty_turns_survive_kill_9_of_gateway_and_redis(up: Up, tmp_path: Path
 
 
 def test_a_redis_that_dies_under_the_gateway_comes_back(up: Up, tmp_path: Path) -> None:
-    command = ("chat", "t", "--data-dir", up.data_dir)
-    rtmem(*command, env=environment(tmp_path), given="My name is Ann\n")
-    os.kill(int((up.data_dir / "redis.pid").read_text()), signal.SIGKILL)
-    done = rtmem(*command, env=environment(tmp_path), given="who am I?\n")
-    assert (done.returncode, answers(done.stdout)) == (0, [("who am I?", "Your name is Ann.")]), done.stderr
+    env = environment(tmp_path)
+    with in_mid_answer(up, "t", env) as chat:
+        os.kill(int((up.data_dir / "redis.pid").read_text()), signal.SIGKILL)
+        rest, notices = chat.communicate("thank you\n", timeout=TIMEOUT_S)
+    assert chat.returncode == 0, notices
+    assert "the answer was cut off" in notices
+    assert rest.endswith("when RTMEM_MODEL=provider:name is set.\nyou> thank you\nYou are welcome.\n")
     assert "embedded Redis had died and was started again" in up.output()
 
 

@@ -25,6 +25,7 @@ from rtmem.errors import ConfigError, RtmemError, RunFailedError, ServerUnavaila
 
 GATEWAY_WAIT_MS: Final = 60_000
 _GO_ON: Final = "start a run without input"  # what the gateway says of a run that died with its process
+_PASSING: Final = ("ServerUnavailableError:", "ServerLoadingError:", "DeadlineExceededError:")
 _CONTINUATIONS_MAX: Final = 3  # of one answer; a run that kills its gateway each time must not do so forever
 _POLL_S: Final = 0.25
 
@@ -143,12 +144,13 @@ class Conversation:
                 for question in questions:
                     yield question
                 return
-            if ending.failure and _GO_ON not in ending.failure:
+            if ending.failure and not _may_go_on(ending.failure):
                 raise RunFailedError(f"no answer: {ending.failure}")
-            if ending.unsent and message_id and message_id not in {one.get("id") for one in messages_of(state)}:
-                yield Notice("connected again; the message had not arrived, sending it once more")
+            arrived = not message_id or message_id in {one.get("id") for one in messages_of(state)}
+            if not arrived and (ending.unsent or ending.failure):
+                yield Notice("the message had not arrived, sending it once more")
             elif state.get("next"):
-                yield Notice("connected again; the answer was cut off, here it is from its beginning")
+                yield Notice("the answer was cut off, here it is from its beginning")
                 command = _Command("run.start", {"assistant_id": self._assistant_id})
             else:
                 return
@@ -298,6 +300,11 @@ class _Ending:
     unsent: bool = False  # the command may not have arrived
     failure: str = ""
     message_id: str = ""  # of the message that is being streamed
+
+
+def _may_go_on(failure: str) -> bool:
+    """Did the run die with its process or for want of a Redis, and not of itself?"""
+    return _GO_ON in failure or failure.startswith(_PASSING)
 
 
 def messages_of(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
