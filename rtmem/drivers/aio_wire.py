@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import warnings
 from collections import deque
 from typing import Any
 
@@ -43,6 +42,7 @@ class Wire(asyncio.Protocol):
         self.received_at = 0.0
         self.paused = False
         self._broke: RtmemError | None = None
+        self._loop = asyncio.get_running_loop()
         self._lost = asyncio.Event()
         self._reader = wire.new_reader()
         self._connection: Any = None
@@ -152,17 +152,11 @@ class Wire(asyncio.Protocol):
     def abandon(self) -> None:
         """Give up a connection whose event loop may be closed already."""
         transport, self._transport = self._transport, None
-        if transport is None:
-            return
-        try:
+        if transport is not None and not self._loop.is_closed():
             transport.abort()
-        except RuntimeError:
-            # A closed loop cannot close its transports. Dropping the last reference does, with a warning meant for
-            # those who forgot; here it is on purpose.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ResourceWarning)
-                self._let_go()
-                del transport
+        # A closed loop cannot close its transports any more: Python does when it collects them, and warns that
+        # nobody called aclose() while there was time.
+        self._let_go()
 
     async def aclose(self) -> None:
         if self._transport is not None:

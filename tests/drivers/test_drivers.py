@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -304,8 +305,13 @@ async def test_an_operation_gets_its_replies_and_its_errors(
 
     seen: list[int] = []
 
+    def count() -> Iterator[None]:
+        for number in (1, 2):
+            seen.append(number)
+            yield
+
     def operation() -> Steps[bytes]:
-        yield Compute(iter([seen.append(1), seen.append(2)]))
+        yield Compute(count())
         try:
             yield Batch((("LPUSH", "k", 1), ("GET", "k")))
         except CommandError:
