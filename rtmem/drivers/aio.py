@@ -96,10 +96,9 @@ class AsyncDriver:
         deadline = time.monotonic() + timeout_ms / 1000
         for attempt in range(self.settings.retries_max + 1):
             try:
-                return wire.settle(request, await self._exchange(request, deadline))
+                return await self._attempt(request, deadline)
             except RtmemError as exc:
-                if isinstance(exc, ReadOnlyReplicaError) and clients.follows_sentinel(self._pool):
-                    self._abandon()  # the master was demoted: the next connection asks Sentinel who it is now
+                self._learn_from(exc)
                 if not retry_allowed(exc, request) or attempt == self.settings.retries_max:
                     raise
                 pause_s = backoff_s(attempt)
@@ -107,6 +106,13 @@ class AsyncDriver:
                     raise
                 await asyncio.sleep(pause_s)
         raise AssertionError("the last attempt returns or raises")
+
+    async def _attempt(self, batch: Batch, deadline: float) -> list[Any]:
+        return wire.settle(batch, await self._exchange(batch, deadline))
+
+    def _learn_from(self, exc: RtmemError) -> None:
+        if isinstance(exc, ReadOnlyReplicaError) and clients.follows_sentinel(self._pool):
+            self._abandon()  # the master was demoted: a new connection asks Sentinel who it is now
 
     async def _exchange(self, batch: Batch, deadline: float) -> list[Any]:
         if not batch.commands:

@@ -80,14 +80,11 @@ class SyncDriver:
             return []
         timeout_ms = self.settings.deadline_ms if request.timeout_ms is None else request.timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
-        payload = wire.pack(request)
         for attempt in range(self.settings.retries_max + 1):
             try:
-                replies = self._wires.exchange(payload, wire.replies_expected(request), deadline)
-                return wire.settle(request, replies)
+                return self._attempt(request, deadline)
             except RtmemError as exc:
-                if isinstance(exc, ReadOnlyReplicaError) and clients.follows_sentinel(self._wires.pool):
-                    self.close()  # the master was demoted: the next connection asks Sentinel who it is now
+                self._learn_from(exc)
                 if not retry_allowed(exc, request) or attempt == self.settings.retries_max:
                     raise
                 pause_s = backoff_s(attempt)
@@ -95,6 +92,14 @@ class SyncDriver:
                     raise
                 time.sleep(pause_s)
         raise AssertionError("the last attempt returns or raises")
+
+    def _attempt(self, batch: Batch, deadline: float) -> list[Any]:
+        replies = self._wires.exchange(wire.pack(batch), wire.replies_expected(batch), deadline)
+        return wire.settle(batch, replies)
+
+    def _learn_from(self, exc: RtmemError) -> None:
+        if isinstance(exc, ReadOnlyReplicaError) and clients.follows_sentinel(self._wires.pool):
+            self._wires.close()  # the master was demoted: a new connection asks Sentinel who it is now
 
     def close(self) -> None:
         """Close every connection; one that is in use is closed when its call ends."""
