@@ -135,6 +135,15 @@ def test_a_redis_that_was_stopped_on_purpose_stays_stopped(up: Up, tmp_path: Pat
     assert up.stop() == 0
 
 
+def test_a_message_to_a_busy_thread_waits_for_its_turn(up: Up, tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    with in_mid_answer(up, "busy", env) as first:
+        second = rtmem("chat", "busy", "--data-dir", up.data_dir, env=env, given="what is 6*7?\n")
+        first.communicate(timeout=TIMEOUT_S)
+    assert second.returncode == 0, second.stderr
+    assert second.stdout.endswith("calculate(expression='6*7')\n6*7 = 42.\n")
+
+
 def test_up_says_how_to_talk_to_it_and_ends_in_good_order(up: Up, tmp_path: Path) -> None:
     printed = up.output()
     assert up.url in printed

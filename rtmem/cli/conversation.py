@@ -148,7 +148,7 @@ class Conversation:
                 raise RunFailedError(f"no answer: {ending.failure}")
             arrived = not message_id or message_id in {one.get("id") for one in messages_of(state)}
             if not arrived and (ending.unsent or ending.failure):
-                yield Notice("the message had not arrived, sending it once more")
+                yield Notice("sending the message once more")
             elif state.get("next"):
                 yield Notice("the answer was cut off, here it is from its beginning")
                 command = _Command("run.start", {"assistant_id": self._assistant_id})
@@ -161,6 +161,7 @@ class Conversation:
         transport = ProtocolWebSocketTransport(client=self._client.http.client, thread_id=self.thread_id)
         try:
             since = await self._send(transport, command)
+            ending.unsent = since is None
         except ServerUnavailableError:
             ending.unsent = True
             yield Notice("connection lost, waiting for the gateway")
@@ -191,7 +192,7 @@ class Conversation:
         meta = reply.get("meta") or {}
         if reply.get("type") != "error":
             return meta.get("applied_through_seq")
-        # Sent twice, because the first reply was lost: the run is at work, and that is what was wanted.
+        # Our own run, if this was sent twice because a reply was lost; or an earlier one, to be heard out first.
         if meta.get("error_type") == "RunInProgressError" and command.method == "run.start":
             return None
         if meta.get("retryable"):
