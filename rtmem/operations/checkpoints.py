@@ -107,22 +107,22 @@ def _put(
         *draft.fresh.large,
         *draft.fresh.small,
     ]
-    beside = [command for command, index in _index_commands(scope, place, run_id) if not scope.is_indexed(index, place)]
+    beside = [command for command, index in index_commands(scope, place, run_id) if not scope.is_indexed(index, place)]
     large = [("HSET", place.keys.checkpoints, number, stored) for number, stored in draft.fresh.large.items()]
     reply: list[bytes] = yield from call(
         "rtmem_v1_checkpoint_put", place.function_keys, args, before=large, beside=beside
     )
     if reply[0] == b"ok":
-        missing = [command for command, _ in _index_commands(scope, place, run_id) if command not in beside]
+        missing = [command for command, _ in index_commands(scope, place, run_id) if command not in beside]
         if reply[3] == b"new" and missing:
             # The thread expired or was deleted since this process put it into the indexes, and may be in none now.
             yield Batch(tuple(missing))
-        for _, index in _index_commands(scope, place, run_id):
+        for _, index in index_commands(scope, place, run_id):
             scope.mark_indexed(index, place.thread_id)
     return reply
 
 
-def _index_commands(scope: Scope, place: Place, run_id: str) -> list[tuple[Command, str]]:
+def index_commands(scope: Scope, place: Place, run_id: str) -> list[tuple[Command, str]]:
     """What puts a thread and a run into the derived indexes, each with the index it is about."""
     thread = encode_id(place.thread_id)
     threads = scope.keys.threads(scope.principal)
@@ -133,6 +133,8 @@ def _index_commands(scope: Scope, place: Place, run_id: str) -> list[tuple[Comma
         if scope.settings.ttl_ms:
             # Renewed every ttl / 4 (`Scope.is_indexed`), so that it does not expire before its threads.
             commands.append((("PEXPIRE", run, 2 * scope.settings.ttl_ms), run))
+        else:
+            commands.append((("PERSIST", run), run))  # it may be on its way out, after delete_for_runs
     return commands
 
 

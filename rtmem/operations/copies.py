@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rtmem.errors import CorruptRecordError, RunInProgressError
-from rtmem.operations.checkpoints import sweep
+from rtmem.operations.checkpoints import index_commands, sweep
 from rtmem.operations.functions import call
-from rtmem.operations.places import Place, Scope, encode_id, thread_place
+from rtmem.operations.places import Place, Scope, decode_id, thread_place
 from rtmem.operations.sharing import numbers_of, runs
 from rtmem.steps import Argument, Batch, Command, Steps
 
@@ -24,8 +24,8 @@ def copy_thread(scope: Scope, source_thread_id: str, target_thread_id: str) -> S
     Checkpoints the target has already are overwritten. The copy is one of the checkpoints that were there when it
     began; it grows oldest first, so that what is there at any moment is complete.
 
-    Redis: 3 round trips, then 2 per 20 checkpoints and 2 per 200 new pieces, and what `sweep` takes. All of it again
-        if a sweep of the target (a prune, or a shallow saver that writes there) begins in between.
+    Redis: 3 round trips, then 2 per 20 checkpoints and 2 per 200 new pieces, 1 for new runs, and what `sweep` takes.
+        All of it again if a sweep of the target (a prune, or a shallow saver that writes there) begins in between.
 
     Raises:
         RunInProgressError: the target was swept during 10 attempts.
@@ -53,12 +53,11 @@ def _copy(scope: Scope, source: Place, target: Place) -> Steps[bool]:
     first, epoch = yield from call(
         "rtmem_v1_checkpoint_reserve", target.function_keys, (int(last or 1), ttl_ms, os.urandom(8))
     )
-    job = _Copy(source, target, int(first), epoch, ttl_ms)
+    job = _Copy(scope, source, target, int(first), epoch, ttl_ms)
     for at in range(0, len(members), _COPY_SIZE):
         if not (yield from job.copy(members[at : at + _COPY_SIZE])):
             return False
-    index = scope.keys.threads(scope.principal)
-    yield Batch((("ZADD", index, 0, encode_id(target.thread_id)),))
+    yield Batch(tuple(command for command, _ in index_commands(scope, target, "")))
     scope.heads.forget_thread(target.keys.checkpoints)
     # What was reserved counts as trash until it has been seen that checkpoints refer to it.
     yield from sweep(target)
@@ -67,19 +66,21 @@ def _copy(scope: Scope, source: Place, target: Place) -> Steps[bool]:
 
 @dataclass(slots=True)
 class _Copy:
+    scope: Scope
     source: Place
     target: Place
     shift: int  # between the number of a piece and that of its copy
     epoch: bytes
     ttl_ms: int
     copied: set[int] = field(default_factory=set)
+    runs: set[str] = field(default_factory=set)
 
     def copy(self, members: list[bytes]) -> Steps[bool]:
         """Copy some checkpoints, pieces first; False if the epoch is over."""
         gone: list[int] = []
         while True:
             rows = yield from call("rtmem_v1_checkpoint_export", self.source.function_keys, members)
-            needed = {number for k in range(4, len(rows), 5) for number in numbers_of(rows[k])} - self.copied
+            needed = {number for k in range(4, len(rows), 6) for number in numbers_of(rows[k])} - self.copied
             missing: list[int] = []
             for numbers in _batches(sorted(needed), _COPY_PIECES):
                 if not (yield from self._copy_pieces(numbers, missing)):
@@ -93,12 +94,22 @@ class _Copy:
                     thread_id=self.source.thread_id,
                 )
             gone = missing  # pruned or replaced while it was copied: what is there now?
+        yield from self._index_runs({decode_id(rows[k]) for k in range(5, len(rows), 6)} - {""})
         args: list[Argument] = [self.epoch, self.ttl_ms, "", self.shift]
-        for k in range(0, len(rows), 5):
+        for k in range(0, len(rows), 6):
             member, record, tasks, writes = rows[k : k + 4]
             args += (member, record, tasks, len(writes), *writes)
         done = yield from call("rtmem_v1_checkpoint_import", self.target.function_keys, args)
         return bool(done)
+
+    def _index_runs(self, run_ids: set[str]) -> Steps[None]:
+        # Before the checkpoints are there: delete_for_runs must find them from then on.
+        commands: list[Command] = []
+        for run_id in sorted(run_ids - self.runs):
+            commands += (command for command, _ in index_commands(self.scope, self.target, run_id))
+        if commands:
+            yield Batch(tuple(commands))
+        self.runs |= run_ids
 
     def _copy_pieces(self, numbers: list[int], missing: list[int]) -> Steps[bool]:
         # By plain commands: what goes through Lua is hashed there, 2 ms per MB.

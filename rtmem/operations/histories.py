@@ -174,7 +174,7 @@ def delete_for_runs(scope: Scope, run_ids: Sequence[str]) -> Steps[None]:
     """Delete the checkpoints that these runs wrote, with their writes, in whatever thread they are.
 
     Redis: per run 1 round trip for its threads; per thread 1 per 300 checkpoints to look at, 1 per 50 to delete, and
-        what `sweep` takes. The index of a run is removed last, so a job that was broken off can be asked for again.
+        what `sweep` takes. The index of a run expires after that, so a job that was broken off can be asked for again.
     Source: BaseCheckpointSaver.delete_for_runs (langgraph-checkpoint 4.3).
     """
     for run_id in run_ids:
@@ -185,7 +185,8 @@ def delete_for_runs(scope: Scope, run_ids: Sequence[str]) -> Steps[None]:
             nodes = yield from _skeleton(place)
             doomed = [node.member for node in nodes if node.run_id == run_id]
             yield from _forget(scope, place, doomed)
-        yield Batch((("DEL", index),))
+        # Not DEL: another process that goes on with this run believes that the index names its threads.
+        yield Batch((("PEXPIRE", index, scope.settings.tombstone_ttl_ms),))
         for raw in threads:
             scope.indexed.pop((index, decode_id(raw)), None)
 

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import redis
 
 from rtmem.checkpoint import AsyncRedisSaver, AsyncShallowRedisSaver, RedisSaver, ShallowRedisSaver
+from rtmem.errors import ServerUnavailableError
 from rtmem.operations.inspection import ThreadReport, inspect_thread
-from rtmem.steps import Request, Steps
+from rtmem.steps import Batch, Request, Steps
 
 T = TypeVar("T")
 AnySaver = RedisSaver | AsyncRedisSaver
@@ -81,23 +82,70 @@ def inspect(saver: AnySaver, thread_id: str) -> ThreadReport:
     return run(saver, inspect_thread(saver.scope, thread_id))
 
 
-def watch(saver: AnySaver, see: Callable[[Request], None]) -> None:
-    """Show every request of a saver to `see` before it is answered; `see` may raise instead."""
+def watch(
+    saver: AnySaver, before: Callable[[Request], None] | None = None, after: Callable[[Request], None] | None = None
+) -> None:
+    """Show every request of a saver to `before` and `after` it is answered; they may raise."""
     driver: Any = saver._driver
     answer = driver.answer
-    if isinstance(saver, AsyncRedisSaver):
+    see: Any = before or (lambda _: None)
+    saw: Any = after or (lambda _: None)
 
-        async def answer_async(request: Request) -> list[Any]:
-            see(request)
-            replies: list[Any] = await answer(request)
-            return replies
+    async def answer_async(request: Request) -> list[Any]:
+        see(request)
+        replies: list[Any] = await answer(request)
+        saw(request)
+        return replies
 
-        driver.answer = answer_async
-    else:
+    def answer_sync(request: Request) -> list[Any]:
+        see(request)
+        replies: list[Any] = answer(request)
+        saw(request)
+        return replies
 
-        def answer_sync(request: Request) -> list[Any]:
-            see(request)
-            replies: list[Any] = answer(request)
-            return replies
+    driver.answer = answer_async if isinstance(saver, AsyncRedisSaver) else answer_sync
 
-        driver.answer = answer_sync
+
+class Fuse:
+    """Breaks the n-th round trip of a saver, before it reaches the server or after it was done there."""
+
+    def __init__(self, saver: AnySaver) -> None:
+        self.left = -1
+        self.after = False
+        watch(saver, self._before, self._after)
+
+    def set(self, nth: int, *, after: bool) -> None:
+        """From now on let `nth` round trips pass, and break the next one."""
+        self.left, self.after = nth, after
+
+    @property
+    def blown(self) -> bool:
+        return self.left < 0
+
+    def _before(self, request: Request) -> None:
+        if isinstance(request, Batch) and not self.after:
+            self._burn()
+
+    def _after(self, request: Request) -> None:
+        if isinstance(request, Batch) and self.after:
+            self._burn()
+
+    def _burn(self) -> None:
+        if self.left >= 0:
+            self.left -= 1
+            if self.left < 0:
+                raise ServerUnavailableError("the fuse has blown: this is a test")
+
+
+class Meter:
+    """Counts the round trips of a saver."""
+
+    def __init__(self, saver: AnySaver) -> None:
+        self.batches: list[Batch] = []
+        watch(saver, lambda request: self.batches.append(request) if isinstance(request, Batch) else None)
+
+    def take(self) -> int:
+        """Round trips since the last call."""
+        count = len(self.batches)
+        self.batches.clear()
+        return count

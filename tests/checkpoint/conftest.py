@@ -45,6 +45,5 @@ def savers(
     url = plain_redis_url if "plain" in request.param else redis_url
     with redis.Redis.from_url(url, retry=Retry(NoBackoff(), 0)) as client:
         client.flushall()
-        client.config_set("maxmemory", 256 * 1024**2)
         client.config_resetstat()
         yield Savers(url, client, event_loop_thread, "awaiting" in request.param, 2 if "resp2" in request.param else 3)

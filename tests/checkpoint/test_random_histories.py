@@ -226,7 +226,7 @@ def worlds(savers: Savers) -> Iterator[tuple[list[AnySaver], list[AnySaver], Sav
         yield full, shallow, savers
 
 
-@settings(max_examples=60, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
 def test_any_history_reads_as_on_plain_dicts_and_leaves_no_damage(
     worlds: tuple[list[AnySaver], list[AnySaver], Savers], steps: list[Step]

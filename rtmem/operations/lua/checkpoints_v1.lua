@@ -706,7 +706,7 @@ end
 -- Copying -------------------------------------------------------------------
 
 -- Everything that belongs to some checkpoints, to be stored under another thread.
--- ARGV members  Replies  {member, record, tasks, {task writes, ...}, {number, piece, ...}, member, ...}
+-- ARGV members  Replies  {member, record, tasks, {task writes, ...}, ranges of its pieces, run_id, member, ...}
 local function export(keys, argv)
   local c, reply = keys[1], {}
   check_thread(c)
@@ -717,7 +717,8 @@ local function export(keys, argv)
       for at = 2, #tasks do writes[#writes + 1] = redis.call('HGET', c, 'w' .. member .. '\0' .. tasks[at]) end
       local n = #reply
       reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = member, raw, cmsgpack.pack(tasks), writes
-      reply[n + 5] = format_ranges(normal(ranges_of(unpack_record(raw).entries)))
+      local r = unpack_record(raw)
+      reply[n + 5], reply[n + 6] = format_ranges(normal(ranges_of(r.entries))), r.run_id
     end
   end
   return reply
