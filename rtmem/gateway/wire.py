@@ -12,6 +12,9 @@ What each override is for was seen to happen with uvicorn 0.54 (tests/gateway/te
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+import struct
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -26,6 +29,19 @@ def protocol_classes(settings: Gateway) -> tuple[type[asyncio.Protocol], type[as
     http = type("HttpProtocol", (_HttpProtocol,), {"settings": settings})
     ws = type("WebSocketProtocol", (_WebSocketProtocol,), {"settings": settings})
     return http, ws
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """End a connection now, with what is buffered for it here and in the kernel.
+
+    A socket that is closed with data to send lives on in the kernel until its peer reads or a long timeout ends it;
+    without a linger time it is reset.
+    """
+    # An OSError: it has just ended by itself.
+    if (connection := transport.get_extra_info("socket")) is not None:
+        with contextlib.suppress(OSError):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 class _WebSocketProtocol(WebSocketsSansIOProtocol):
@@ -52,12 +68,12 @@ class _WebSocketProtocol(WebSocketsSansIOProtocol):
         """uvicorn's own timer closes the transport, which waits for its buffer to be read. An abort does not."""
         if self.close_timer is not None:
             self.close_timer.cancel()
-        self.close_timer = self.loop.call_later(self.settings.close_timeout_ms / 1_000, self.transport.abort)
+        self.close_timer = self.loop.call_later(self.settings.close_timeout_ms / 1_000, reset, self.transport)
 
     def handle_ping(self) -> None:
         super().handle_ping()
         if self.transport.get_write_buffer_size() > 2 * self.settings.send_buffer_bytes + 64 * 1024:
-            self.transport.abort()
+            reset(self.transport)
 
     def handle_cont(self, event: Frame) -> None:
         if len(self.frames) >= self.settings.fragments_max:
@@ -81,7 +97,7 @@ class _HttpProtocol(HttpToolsProtocol):
         self._header_bytes += len(data)
         super().data_received(data)
         if self._in_headers and self._header_bytes > self.settings.header_bytes_max:
-            self.transport.abort()
+            reset(self.transport)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -94,7 +110,7 @@ class _HttpProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         super().shutdown()
         # Every run has ended by now; what is still open is an event stream whose client will come back.
-        self.loop.call_later(self.settings.close_timeout_ms / 1_000, self.transport.abort)
+        self.loop.call_later(self.settings.close_timeout_ms / 1_000, reset, self.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_expecting()
@@ -104,7 +120,7 @@ class _HttpProtocol(HttpToolsProtocol):
         self._stop_expecting()
         self._in_headers = True
         self._header_bytes = 0
-        self._header_timer = self.loop.call_later(self.settings.header_timeout_ms / 1_000, self.transport.abort)
+        self._header_timer = self.loop.call_later(self.settings.header_timeout_ms / 1_000, reset, self.transport)
 
     def _stop_expecting(self) -> None:
         self._in_headers = False

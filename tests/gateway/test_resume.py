@@ -209,6 +209,27 @@ async def test_a_client_that_reconnects_without_since_gets_the_run_that_ended_me
         assert again.events == first.events
 
 
+async def test_a_run_that_ended_unheard_is_replayed_to_the_first_who_asks(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key="token-of-alice") as http:
+            command = {"assistant_id": "chat", "input": said("hello 1")}
+            await http.http.post("/threads/t/commands", json={"id": 1, "method": "run.start", "params": command})
+        thread = served.gateway.threads.get("alice", "t")
+        await eventually(lambda: thread.run is None)
+        async with raw_client(served.ws_url) as late:
+            await late.subscribe()
+            assert (await late.until_end())["event"] == "completed"
+            assert text_in(late.events) == words(1)
+            # Another turn, heard by `late`: it is nobody else's business any more.
+            late.forget()
+            await late.start("chat", "hello 2")
+            await late.until_end()
+        async with raw_client(served.ws_url) as later:
+            await later.subscribe()
+            await later.ask("state.get")
+            assert later.events == []
+
+
 async def test_a_trimmed_log_is_told_with_the_state_that_it_led_to(
     serve_gateway: ServeGateway, redis_client: redis.Redis
 ) -> None:
