@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from langgraph_sdk import get_sync_client
 
-from rtmem.cli.conversation import text_of
+from rtmem.cli.states import text_of
 from tests.cli.commands import TIMEOUT_S, Up, environment, rtmem
 from tests.server.processes import eventually
 

@@ -13,7 +13,8 @@ from rich.text import Text
 from rtmem.cli import options, screen
 
 if TYPE_CHECKING:
-    from rtmem.cli.conversation import Conversation, Heard, Question
+    from rtmem.cli.conversation import Conversation, Heard
+    from rtmem.cli.states import Question
 
 _HELP = "Type a message and Enter. /quit or Ctrl-D ends, Ctrl-C stops waiting for an answer. The thread stays."
 _MESSAGES_SHOWN = 6
@@ -93,7 +94,7 @@ class _Terminal:
 
     def _greet(self) -> list[Question]:
         """Show where the thread stands; returns what its run still waits for."""
-        from rtmem.cli.conversation import messages_of, questions_of, text_of
+        from rtmem.cli.states import messages_of, questions_of, text_of
 
         state = self._runner.run(self._conversation.state())
         if not self._interactive:
@@ -140,7 +141,8 @@ class _Terminal:
             return []
 
     async def _print(self, turn: AsyncIterator[Heard]) -> list[Question]:
-        from rtmem.cli.conversation import Notice, Question, ToolUse, Words
+        from rtmem.cli.conversation import Notice, ToolUse, Words
+        from rtmem.cli.states import Question
 
         questions = []
         try:

@@ -21,6 +21,7 @@ from langgraph_sdk import get_client
 from langgraph_sdk.stream.transport import ProtocolWebSocketTransport
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from rtmem.cli.states import Question, messages_of, questions_of, text_of
 from rtmem.errors import ConfigError, RtmemError, RunFailedError, ServerUnavailableError, UnauthorizedError
 
 GATEWAY_WAIT_MS: Final = 60_000
@@ -43,14 +44,6 @@ class ToolUse:
 
     name: str
     arguments: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """The run waits for a decision."""
-
-    interrupt_id: str
-    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,28 +299,3 @@ class _Ending:
 def _may_go_on(failure: str) -> bool:
     """Did the run die with its process or for want of a Redis, and not of itself?"""
     return _GO_ON in failure or failure.startswith(_PASSING)
-
-
-def messages_of(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The messages in a thread's state; an empty list if it has none."""
-    values = state.get("values")
-    found = values.get("messages") if isinstance(values, Mapping) else None
-    return [message for message in found if isinstance(message, Mapping)] if isinstance(found, list) else []
-
-
-def text_of(message: Mapping[str, Any]) -> str:
-    """The text of a message, whichever shape its content has."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    blocks = content if isinstance(content, list) else []
-    return "".join(block if isinstance(block, str) else str(block.get("text", "")) for block in blocks)
-
-
-def questions_of(state: Mapping[str, Any]) -> list[Question]:
-    """What the thread's run waits for."""
-    return [
-        Question(str(interrupt.get("id")), interrupt.get("value"))
-        for task in state.get("tasks") or ()
-        for interrupt in task.get("interrupts") or ()
-    ]

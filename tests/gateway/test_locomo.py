@@ -15,7 +15,7 @@ import pytest
 from langgraph_sdk import get_client
 
 from rtmem.agent import demo
-from rtmem.cli.conversation import text_of
+from rtmem.cli.states import text_of
 from tests.gateway.conftest import ServeGateway
 
 pytestmark = pytest.mark.anyio

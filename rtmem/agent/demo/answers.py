@@ -128,10 +128,9 @@ def known(facts: Facts, attribute: Attribute | None, language: Language) -> str:
 def memory_report(step: MemoryStep, language: Language) -> list[str]:
     """What the memory step did, a sentence each."""
     sentences = [_REMEMBERED[language][attribute].format(value) for attribute, value in step.get("remembered", [])]
-    for outcome in ("forgotten", "not_known"):
-        if attributes := step.get(outcome):
-            names = ", ".join(_NAMED[language][str(attribute)] for attribute in attributes)  # type: ignore[attr-defined]
-            sentences.append(line(outcome, language, names))
+    for outcome, attributes in (("forgotten", step.get("forgotten")), ("not_known", step.get("not_known"))):
+        if attributes:
+            sentences.append(line(outcome, language, ", ".join(_NAMED[language][each] for each in attributes)))
     if decision := step.get("everything"):
         sentences.append(line("wiped" if decision == "forgotten" else "kept", language))
     return sentences

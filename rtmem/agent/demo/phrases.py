@@ -72,14 +72,17 @@ def understand(text: str) -> tuple[Phrase, ...]:
     text = text[:TEXT_CHARS_MAX]
     if send := _send(text.strip()):
         return (send,)
-    for sentence in _SENTENCE_END.split(text):
+    pieces = _SENTENCE_END.split(text)
+    for sentence, end in zip(pieces[::2], [*pieces[1::2], ""], strict=True):
         rest = sentence.strip()
         if greeting := _GREETING.match(rest):
             found.append(Greet())
             rest = rest[greeting.end() :]
         for part in _NEXT_CLAUSE.split(rest):
             clause = _FILLER.sub("", part.strip(_EDGES))
-            if clause and (phrase := _read(clause)):
+            phrase = _read(clause) if clause else None
+            # "Remember our holidays?" and "I like tea?" tell nothing.
+            if phrase and not ("?" in end and isinstance(phrase, Remember)):
                 found.append(phrase)
     return tuple(dict.fromkeys(found))
 
@@ -91,7 +94,7 @@ def language_of(text: str) -> Language:
 
 _FLAGS: Final = re.IGNORECASE
 _EDGES: Final = " \t\r,;:.!?…\"'«»“”"
-_SENTENCE_END: Final = re.compile(r"[.!?…]+(?=\s|$)|[\n;]+")
+_SENTENCE_END: Final = re.compile(r"([.!?…]+(?=\s|$)|[\n;]+)")
 _NEXT_CLAUSE: Final = re.compile(
     r",?\s+(?:and|but)\s+(?=(?:i|i'm|my|please|what|forget)\b)|,\s*(?=(?:i|i'm|my)\s)"
     r"|,?\s+(?:и|а|но)\s+(?=(?:я|мне|меня|мо[йяёеи]|живу|люблю|работаю|забудь|сколько|как)\b)|,\s*(?=(?:я|мне|меня)\s)",

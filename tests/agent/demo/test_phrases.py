@@ -68,6 +68,7 @@ def test_understand_reads_english_and_russian(text: str, phrases: list[Phrase]) 
         "I don't like tea",
         "I like it",
         "my name is not important",
+        "Remember our holidays in Spain? I like tea?",
         "2024",
         "call +1 555 123",
         "forget it",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rtmem.cli.conversation import Question, messages_of, questions_of, text_of
+from rtmem.cli.states import Question, messages_of, questions_of, text_of
 
 
 @pytest.mark.parametrize(
