@@ -112,15 +112,17 @@ class _Terminal:
 
     def _ask(self, question: Question) -> Any:
         """The user's decision; None when there is nobody left to decide."""
-        value = question.value
-        text = value.get("question") if isinstance(value, dict) else None
-        screen.out.print(Text.assemble(("? ", "bold yellow"), str(text or value)))
-        answer = self._read("yes or no> ")
-        if answer is None:
+        from rtmem.cli.states import answer_to, is_yes_or_no, wording_of
+
+        prompt = "yes or no> " if is_yes_or_no(question) else "answer> "
+        screen.out.print(Text.assemble(("? ", "bold yellow"), wording_of(question)))
+        words = self._read(prompt)
+        if words is None:
             screen.note("No decision: the thread waits for it. Come back with `rtmem chat` to decide.")
-        elif not self._interactive:
-            screen.out.print(Text(f"yes or no> {answer}", style="dim"))
-        return answer
+            return None
+        if not self._interactive:
+            screen.out.print(Text(prompt + words, style="dim"))
+        return answer_to(question, words)
 
     def _read(self, prompt: str) -> str | None:
         try:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+_YES: Final = {"yes", "y", "ok", "approve", "да", "д"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +40,36 @@ def questions_of(state: Mapping[str, Any]) -> list[Question]:
         for task in state.get("tasks") or ()
         for interrupt in task.get("interrupts") or ()
     ]
+
+
+def wording_of(question: Question) -> str:
+    """What to ask the user: the graph's own words, or LangChain's action requests, or the bare value."""
+    value = question.value
+    if isinstance(value, Mapping):
+        if "question" in value:
+            return str(value["question"])
+        if requests := _action_requests(value):
+            return "; ".join(str(one.get("description") or f"{one.get('name')}({one.get('args')})") for one in requests)
+    return str(value)
+
+
+def is_yes_or_no(question: Question) -> bool:
+    """Does it ask for approval of an action, and not for a text?"""
+    return isinstance(question.value, Mapping) and ("action" in question.value or "action_requests" in question.value)
+
+
+def answer_to(question: Question, words: str) -> Any:
+    """The user's words in the shape that the question's asker reads.
+
+    Source: HumanInTheLoopMiddleware (langchain 1.2) takes one decision for each of its action requests.
+    """
+    if isinstance(question.value, Mapping) and (requests := _action_requests(question.value)):
+        approved = words.strip(" .!").casefold() in _YES
+        decision = {"type": "approve"} if approved else {"type": "reject", "message": words}
+        return {"decisions": [decision for _ in requests]}
+    return words
+
+
+def _action_requests(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = value.get("action_requests")
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
