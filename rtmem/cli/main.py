@@ -54,6 +54,8 @@ app.add_typer(configs.app, name="configs")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    # Before anything imports LangGraph, which reads it once: without it, stored bytes may name any class to import.
+    os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")
     try:
         # Typer prints its own usage errors and exits with 2.
         app(args=arguments, prog_name="rtmem")

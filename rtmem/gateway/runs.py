@@ -47,6 +47,10 @@ class Saver(Protocol):
         """The saver of one principal's threads."""
         ...
 
+    def with_allowlist(self, extra_allowlist: Any) -> Any:
+        """The saver that may also restore these types."""
+        ...
+
 
 class _ClientConfig(msgspec.Struct, frozen=True):
     """What a client may say about how its run is executed; anything else in `config` is ignored."""
@@ -62,7 +66,7 @@ class Runs:
 
     def __init__(self, graphs: Mapping[str, Graph], saver: Saver, settings: Gateway, tasks: TaskGroup) -> None:
         self._graphs = graphs
-        self._saver = saver
+        self._savers = {name: _restricted(saver, graph) for name, graph in graphs.items()}
         self._settings = settings
         self._tasks = tasks
         self._bound: OrderedDict[tuple[str, str], Graph] = OrderedDict()
@@ -112,7 +116,7 @@ class Runs:
             InvalidRequestError: the thread has no subgraph `namespace`.
             ServerError: Redis does not answer.
         """
-        saver = self._saver.bind(thread.principal)
+        saver = next(iter(self._savers.values())).bind(thread.principal)
         latest = await saver.aget_tuple({"configurable": {"thread_id": thread.thread_id, "checkpoint_ns": ""}})
         if latest is None:
             return None
@@ -236,11 +240,21 @@ class Runs:
                 f"no assistant {assistant_id!r} is served here: use one of {', '.join(sorted(self._graphs))}",
                 assistant_id=assistant_id,
             )
-        bound = graph.copy(update={"checkpointer": self._saver.bind(principal)})
+        bound = graph.copy(update={"checkpointer": self._savers[assistant_id].bind(principal)})
         self._bound[name] = bound
         if len(self._bound) > self._settings.graphs_cached_max:
             self._bound.popitem(last=False)
         return bound
+
+
+def _restricted(saver: Saver, graph: Graph) -> Saver:
+    """`saver`, allowed to restore the types that the graph's schemas name.
+
+    LangGraph collects them when it compiles a graph in strict mode and puts them into the saver it compiles with; here
+    the saver comes later.
+    """
+    allowed = getattr(graph, "_serde_allowlist", None)
+    return saver if allowed is None else saver.with_allowlist(allowed)
 
 
 def _first(group: BaseExceptionGroup[Any]) -> Exception:
