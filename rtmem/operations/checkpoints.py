@@ -243,7 +243,7 @@ def refresh_commands(scope: Scope, place: Place) -> list[Command]:
 def sweep(place: Place) -> Steps[None]:
     """Free the pieces of a thread that no checkpoint refers to any more, in steps of a few milliseconds at most.
 
-    Redis: 1 round trip per 300 checkpoints that are left and per 2,000 pieces that are freed.
+    Redis: 1 round trip per 100 checkpoints that are left and per 2,000 pieces that are freed.
     """
     while (yield from call("rtmem_v1_checkpoint_sweep", place.function_keys, ())):
         pass

@@ -22,7 +22,7 @@ from rtmem.operations.restore import Restored, settled_head
 from rtmem.steps import Argument, Batch, Compute, Steps
 
 PAGE_BYTES_MAX = 1024 * 1024
-_SKELETON_SIZE = 300
+_SKELETON_SIZE = 100
 _FORGET_SIZE = 50
 _INDEX_PAGE = 100
 
@@ -173,7 +173,7 @@ def delete_thread(scope: Scope, thread_id: str) -> Steps[None]:
 def delete_for_runs(scope: Scope, run_ids: Sequence[str]) -> Steps[None]:
     """Delete the checkpoints that these runs wrote, with their writes, in whatever thread they are.
 
-    Redis: per run 1 round trip for its threads; per thread 1 per 300 checkpoints to look at, 1 per 50 to delete, and
+    Redis: per run 1 round trip for its threads; per thread 1 per 100 checkpoints to look at, 1 per 50 to delete, and
         what `sweep` takes. The index of a run expires after that, so a job that was broken off can be asked for again.
     Source: BaseCheckpointSaver.delete_for_runs (langgraph-checkpoint 4.3).
     """
@@ -200,7 +200,7 @@ def prune(scope: Scope, thread_id: str, strategy: str) -> Steps[None]:
     `keep_latest` also keeps whatever a delta channel of a kept checkpoint is rebuilt from: every ancestor with its
     writes, up to the one that stores a value of the channel.
 
-    Redis: 1 round trip per 300 checkpoints to look at, 1 per 50 to delete, and what `sweep` takes.
+    Redis: 1 round trip per 100 checkpoints to look at, 1 per 50 to delete, and what `sweep` takes.
     Source: BaseCheckpointSaver.prune (langgraph-checkpoint 4.3).
     """
     if strategy == "delete":

@@ -296,7 +296,7 @@ def test_a_job_broken_off_at_any_step_and_asked_for_again_ends_as_if_it_never_wa
 
 @pytest.mark.parametrize("savers", ["blocking-resp3-modules"], indirect=True)
 def test_long_threads_are_worked_off_in_short_steps(savers: Savers) -> None:
-    """2,000 checkpoints: no call reads more than 300 records or deletes more than 50, whatever the verb."""
+    """2,000 checkpoints: no call reads more than 100 records or deletes more than 50, whatever the verb."""
     with savers.open() as saver:
         config, before = at("t"), None
         messages: list[Any] = []
@@ -312,11 +312,11 @@ def test_long_threads_are_worked_off_in_short_steps(savers: Savers) -> None:
         saver.copy_thread("t", "u")
         work.check("copy_thread", meter, records_max=20)
         saver.delete_for_runs(["odd"])
-        work.check("delete_for_runs", meter, records_max=300)
+        work.check("delete_for_runs", meter, records_max=100)
         assert len([*saver.list(at("t"), limit=5)]) == 5
         meter.take()
         saver.prune(["u"])
-        work.check("prune", meter, records_max=300)
+        work.check("prune", meter, records_max=100)
         slow = [(entry["command"][:40], entry["duration"]) for entry in savers.client.slowlog_get(20)]
         print(f"calls of more than 3 ms of server time: {slow}")
         for thread_id, count in (("t", 1_000), ("u", 1)):

@@ -39,7 +39,7 @@ local LAYOUT = 1
 local CHUNK = 2000        -- arguments per command: Lua's stack ends at about 8000
 local LARGE = 2 ^ 51      -- numbers of large pieces start here
 local SCAN_MAX = 2000     -- index entries one call may look at
-local SWEEP_RECORDS = 300 -- records one step of a sweep reads
+local SWEEP_RECORDS = 100 -- records one step of a sweep reads
 local SWEEP_PIECES = 2000 -- pieces one step of a sweep deletes
 
 local function layout_error(version)
@@ -584,6 +584,13 @@ local function renew_heads(c, i, namespaces)
   for ns in pairs(namespaces) do redis.call('HDEL', c, 'h' .. ns) end
 end
 
+-- A thread without checkpoints and without anything that waits does not exist.
+local function drop_empty(c, i)
+  if redis.call('EXISTS', i) == 1 then return end
+  local waiting = redis.call('HMGET', c, 'e', 'f', 'x', 'm')
+  if not (waiting[1] or waiting[2] or waiting[3] or waiting[4]) then redis.call('UNLINK', c) end
+end
+
 -- Delete some checkpoints with their writes. Their pieces become trash, for the sweep.  ARGV members
 local function forget(keys, argv)
   local c, i = keys[1], keys[2]
@@ -603,6 +610,7 @@ local function forget(keys, argv)
   end
   renew_heads(c, i, headless)
   add_trash(c, gone)
+  drop_empty(c, i)
   return deleted
 end
 
@@ -654,8 +662,7 @@ local function sweep(keys, argv)
     if redis.call('HEXISTS', c, 'x') == 1 then return 1 end
     -- With one checkpoint and no garbage, a thread is as shallow savers leave it, and need not be swept by them.
     if redis.call('ZCARD', i) == 1 then redis.call('HSET', c, 's', '1') end
-    local rest = redis.call('HMGET', c, 'e', 'f')
-    if redis.call('EXISTS', i) == 0 and not rest[1] and not rest[2] then redis.call('UNLINK', c) end
+    drop_empty(c, i)
     return 0
   end
   redis.call('HSET', c, 'm', cmsgpack.pack(m))
