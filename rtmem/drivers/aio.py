@@ -150,8 +150,7 @@ class AsyncDriver:
         if self._loop is asyncio.get_running_loop():
             # First: a call that starts while this one waits gets lanes of its own, as any call after closing does.
             self._loop = None
-            for lane in self._lanes:
-                await lane.aclose()
+            await asyncio.gather(*(lane.aclose() for lane in self._lanes))
 
     async def __aenter__(self) -> AsyncDriver:
         return self

@@ -9,9 +9,9 @@ from typing import Any
 
 from rtmem.drivers import clients, wire
 from rtmem.drivers.translate import connection_error
-from rtmem.errors import RtmemError, ServerError, ServerUnavailableError
+from rtmem.errors import RtmemError, ServerUnavailableError
 
-CLOSE_TIMEOUT_S = 1.0
+CLOSE_TIMEOUT_S = 0.5
 """How long a connection may take to say goodbye (TLS) before it is cut."""
 
 
@@ -41,7 +41,7 @@ class Wire(asyncio.Protocol):
         self.bytes_in_flight = 0
         self.received_at = 0.0
         self.paused = False
-        self._broke: RtmemError | None = None
+        self._broke: Exception | None = None
         self._loop = asyncio.get_running_loop()
         self._lost = asyncio.Event()
         self._reader = wire.new_reader()
@@ -57,6 +57,9 @@ class Wire(asyncio.Protocol):
             if isinstance(exc, Exception):
                 raise connection_error(exc, self.where) from exc
             raise
+        finally:
+            for sentinel in clients.idle_sentinels(pool):
+                await sentinel.disconnect(inuse_connections=False)
         self._connection = connection
         self._transport = connection._writer.transport
         self._transport.set_protocol(self)
@@ -101,8 +104,7 @@ class Wire(asyncio.Protocol):
                     self.bytes_in_flight -= len(call.payload)
                     if not call.future.done():
                         call.future.set_result(call.replies)
-        except ServerError as exc:
-            # The parser has lost its place: nothing after it can be told apart.
+        except wire.ProtocolError as exc:
             self._broke = exc
             self.abort()
 

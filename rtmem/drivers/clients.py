@@ -138,6 +138,15 @@ def follows_sentinel(pool: Any) -> bool:
     return hasattr(pool, "service_name")
 
 
+def idle_sentinels(pool: Any) -> list[Any]:
+    """The pools of the clients that asked the sentinels for `pool`.
+
+    Their connections are to be closed once it is known who the master is: nobody would do it later, and those of the
+    async kind cannot serve another event loop.
+    """
+    return [client.connection_pool for client in pool.sentinel_manager.sentinels] if follows_sentinel(pool) else []
+
+
 def place_of(pool: Any) -> str:
     """Where its connections lead, for messages: a socket path, host:port, or the service that Sentinel watches."""
     options = pool.connection_kwargs

@@ -155,8 +155,7 @@ class ExclusiveLane:
 
     async def aclose(self) -> None:
         self._closed = True
-        for connection in (*self._free, *self._busy):
-            await connection.aclose()
+        await asyncio.gather(*(connection.aclose() for connection in (*self._free, *self._busy)))
         self._free.clear()
 
 

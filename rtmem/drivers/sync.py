@@ -165,7 +165,7 @@ class _Wire:
                 "server's SLOWLOG, or raise deadline_ms",
                 where=self.where,
             ) from exc
-        except OSError as exc:
+        except (OSError, wire.ProtocolError) as exc:
             raise ServerUnavailableError(
                 f"the connection to Redis at {self.where} broke ({exc}); a write may have happened",
                 where=self.where,
@@ -238,6 +238,9 @@ class _WirePool:
             if time.monotonic() < deadline:
                 raise
             raise not_sent_in_time(self._where) from exc
+        finally:
+            for sentinel in clients.idle_sentinels(self.pool):
+                sentinel.disconnect(inuse_connections=False)
 
     def close(self) -> None:
         free, self._free = self._free, deque()

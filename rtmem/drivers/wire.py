@@ -26,13 +26,13 @@ class ErrorReply(Exception):
         self.text = text
 
 
+class ProtocolError(Exception):
+    """The bytes are no replies of Redis; what follows them cannot be read either."""
+
+
 def new_reader() -> Any:
     """A parser for RESP2 and RESP3 whose replies are raw: bytes, int, list, dict, None, ErrorReply."""
-    return hiredis.Reader(protocolError=_not_redis, replyError=ErrorReply, notEnoughData=NOTHING)
-
-
-def _not_redis(text: str) -> ServerError:
-    return ServerError(f"what answers is no Redis, or its replies were cut ({text}): check host and port in the URL")
+    return hiredis.Reader(protocolError=ProtocolError, replyError=ErrorReply, notEnoughData=NOTHING)
 
 
 def pack(batch: Batch) -> bytes:

@@ -21,6 +21,7 @@ class Relay:
         self.connections = 0
         self.requests: list[bytes] = []  # what clients sent, one item per arrival
         self.refuse = 0  # so many connections are accepted and closed at once
+        self.garbage = b""  # stands before the next reply
         self._reply_bytes_left: int | None = None
         self._request_bytes_left: int | None = None
         self._target = target
@@ -104,7 +105,8 @@ class Relay:
                     if not data:
                         self._reply_bytes_left = None
                         break
-                client.sendall(data)
+                garbage, self.garbage = self.garbage, b""
+                client.sendall(garbage + data)
         _end(client, server)
 
 
