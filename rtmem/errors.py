@@ -28,6 +28,7 @@ RtmemError
 │   ├── FunctionMissingError       the function library is not loaded (handled in operations/functions.py)
 │   └── CommandError               any other error reply
 ├── StorageError                   what is stored contradicts itself or this program
+│   ├── DataDamagedError           the embedded server's log lost something; `rtmem repair` tells what
 │   ├── CorruptRecordError         an index leads to nothing, or bytes do not decode
 │   ├── NewerLayoutError           written by a newer rtmem
 │   ├── StaleWriterError           the fencing token is older than the thread's
@@ -161,6 +162,10 @@ class CommandError(ServerError):
 
 
 class StorageError(RtmemError):
+    pass
+
+
+class DataDamagedError(StorageError):
     pass
 
 

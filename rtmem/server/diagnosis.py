@@ -34,11 +34,19 @@ _KNOWN: Final = (
         ),
     ),
     (
+        ("Unknown command",),
+        Diagnosis(
+            "modules",
+            "the log holds a command that this server does not have",
+            "start it with the modules and the version that wrote the data: `pip install 'rtmem[local]'`",
+        ),
+    ),
+    (
         ("Bad file format reading the append only file", "Unexpected end of file reading the append only file"),
         Diagnosis(
             "aof",
             "the log in appendonlydir is damaged, as after a power cut on ext4",
-            "copy the data directory first, then run `redis-check-aof --fix` on the file the log names",
+            "run `rtmem repair` and read its report",
         ),
     ),
     (
@@ -46,12 +54,12 @@ _KNOWN: Final = (
         Diagnosis(
             "aof",
             "a file of appendonlydir is missing or its manifest is damaged",
-            "restore the directory from a copy; an empty server is started by moving appendonlydir away",
+            "restore the directory from a copy, or run `rtmem repair` and read its report",
         ),
     ),
     (
         ("Bad file format", "Short read or OOM loading DB", "Wrong signature trying to load DB"),
-        Diagnosis("aof", "an RDB file is damaged", "restore the data directory from a copy"),
+        Diagnosis("aof", "an RDB file is damaged", "restore the directory from a copy, or run `rtmem repair`"),
     ),
     (
         ("Can't load module", "Failed loading module", "failed to load: "),

@@ -56,6 +56,16 @@ class Layout:
     def append_only(self) -> Path:
         return self.root / "appendonlydir"
 
+    @property
+    def marker(self) -> Path:
+        """What was last seen of the log, outside its directory: see marker.py."""
+        return self.root / "aof.marker"
+
+    @property
+    def quarantine(self) -> Path:
+        """Where a repair puts every byte that it removes from the log."""
+        return self.root / "quarantine"
+
 
 def default_data_dir() -> Path:
     """$XDG_DATA_HOME/rtmem, or ~/.local/share/rtmem."""

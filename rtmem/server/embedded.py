@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from rtmem.errors import ConfigError
-from rtmem.server import address, binaries, conf, diagnosis, directory, launch, lock
+from rtmem.server import address, binaries, conf, diagnosis, directory, launch, lock, marker, repair
 from rtmem.server.binaries import Binaries
 from rtmem.server.directory import Layout
 from rtmem.server.shutdown import shut_down
@@ -48,6 +48,7 @@ class Embedded:
             with lock.exclusive(layout.transition_lock, self._settings.stop_timeout_ms):
                 # A shared lock becomes exclusive only when it is the last one.
                 if not lock.try_lock(share):
+                    marker.keep(layout)
                     return False
                 return shut_down(layout, self._settings)
         finally:
@@ -74,6 +75,8 @@ def start(settings: Server, *, program: Binaries | None = None, extra_conf: Sequ
         ConfigError: no program for this platform, or the server already runs with another profile.
         DataDirectoryError: the directory cannot be used.
         PortTakenError: another program listens on the socket.
+        DataDamagedError: its log has lost more than the unfinished end that a power cut tears off, which is repaired
+            and told in `report`.
         ServerStartError: it died at start; carries the end of its log and what it means.
         ServerLoadingError: it is still reading its data after `start_timeout_ms`; it goes on, so try again.
         DeadlineExceededError: another process has been starting or stopping it for too long.
@@ -81,6 +84,7 @@ def start(settings: Server, *, program: Binaries | None = None, extra_conf: Sequ
     program = program or binaries.find()
     layout = directory.prepare(settings.data_dir)
     share = lock.open_lock(layout.share_lock)
+    mended: tuple[str, ...] = ()
     try:
         while True:
             log_offset = layout.log.stat().st_size if layout.log.exists() else 0
@@ -88,10 +92,17 @@ def start(settings: Server, *, program: Binaries | None = None, extra_conf: Sequ
             # Loading may take long. Waiting for it is no transition: others may join the wait, and `stop` may end it.
             pid = launch.wait_until_ready(layout, settings)
             if pid is not None:
+                report = (*mended, *report, *marker.keep(layout))
                 return Embedded(address.url(layout), layout.root, pid, report, settings, share)
             if launched:
-                raise launch.died(layout, diagnosis.log_since(layout.log, log_offset))
-            # It was dying when it was found, as after kill -9: start one of our own.
+                error = launch.died(layout, diagnosis.log_since(layout.log, log_offset))
+                if error.data["kind"] != "aof" or mended:
+                    raise error
+                # What Redis refuses is read from its first byte; before the start only the new part was.
+                mended = repair.after_refusal(settings, layout)
+                if not mended:
+                    raise error
+            # Or it was dying when it was found, as after kill -9: start one of our own.
     except BaseException:
         os.close(share)
         raise

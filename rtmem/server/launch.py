@@ -19,7 +19,7 @@ from rtmem.errors import (
     ServerStartError,
     ServerUnavailableError,
 )
-from rtmem.server import address, conf, diagnosis, lock
+from rtmem.server import address, conf, diagnosis, lock, repair
 from rtmem.server.binaries import Binaries
 from rtmem.server.directory import Layout
 from rtmem.settings import Server
@@ -29,7 +29,11 @@ _POLL_S: Final = 0.005
 
 
 def launch(layout: Layout, settings: Server, program: Binaries, extra_conf: Sequence[str]) -> tuple[str, ...]:
-    """Start the server and return as soon as it is on its own, which is before it has read its data."""
+    """Start the server and return as soon as it is on its own, which is before it has read its data.
+
+    Raises:
+        DataDamagedError: its log has lost more than an unfinished end; see repair.py.
+    """
     _refuse_foreign_listener(layout)
     if settings.profile == "ephemeral" and layout.append_only.exists():
         raise ConfigError(
@@ -37,6 +41,7 @@ def launch(layout: Layout, settings: Server, program: Binaries, extra_conf: Sequ
             f"choose another directory or another profile",
             data_dir=str(layout.root),
         )
+    repaired = repair.before_start(layout)
     _write_conf(layout, settings, program, extra_conf)
     life = lock.open_lock(layout.life_lock)
     try:
@@ -62,7 +67,7 @@ def launch(layout: Layout, settings: Server, program: Binaries, extra_conf: Sequ
         os.close(life)
     if first.returncode != 0:
         raise died(layout, first.stdout.decode("utf-8", "replace"))
-    return (f"started with profile {settings.profile}",)
+    return (*repaired, f"started with profile {settings.profile}")
 
 
 def _write_conf(layout: Layout, settings: Server, program: Binaries, extra_conf: Sequence[str]) -> None:
@@ -138,7 +143,6 @@ def wait_until_ready(layout: Layout, settings: Server) -> int | None:
 def died(layout: Layout, log: str) -> ServerStartError | PortTakenError:
     """The error for a server that ended at start and left `log`."""
     found = diagnosis.diagnose(log)
-    # The seam for repair.py: kind "aof" is what a repair on start can answer, with the server down and its life free.
     error = PortTakenError if found.kind == "port" else ServerStartError
     return error(
         f"embedded Redis in {layout.root} ended at start: {found.meaning}: {found.fix}; the end of {layout.log}:\n"

@@ -11,7 +11,7 @@ from typing import Final
 import redis
 
 from rtmem.errors import PersistenceError, ServerUnavailableError
-from rtmem.server import address, diagnosis, lock
+from rtmem.server import address, diagnosis, lock, marker
 from rtmem.server.directory import Layout
 from rtmem.settings import Server
 
@@ -30,6 +30,9 @@ def shut_down(layout: Layout, settings: Server) -> bool:
         while time.monotonic() < deadline:
             refusal = _ask_to_shut_down(client)
             if lock.is_free(layout.life_lock):
+                # Redis removes its pid file last, after the fsync of the log: without that it died on the way, and
+                # how far the log is whole has to be found out by the next start.
+                marker.keep(layout, at_rest=not layout.pid.exists())
                 return True
             time.sleep(_POLL_S if refusal is None else _REFUSED_POLL_S)
     if refusal is not None:
