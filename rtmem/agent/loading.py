@@ -20,7 +20,7 @@ from typing import Any
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 
-from rtmem.errors import GraphNotFoundError
+from rtmem.errors import GraphNotFoundError, RtmemError
 
 Target = Pregel[Any, Any, Any, Any] | StateGraph[Any, Any, Any, Any] | Callable[[], Any]
 
@@ -49,11 +49,20 @@ def resolve(spec: str) -> Target:
 
 
 async def build(target: Target, spec: str = "") -> Pregel[Any, Any, Any, Any]:
-    """The compiled graph behind what `resolve` returned; awaits an async factory on the running loop."""
-    made = target if isinstance(target, Pregel | StateGraph) else target()
-    if inspect.isawaitable(made):
-        made = await made
-    return _compiled(made, spec)
+    """The compiled graph behind what `resolve` returned; awaits an async factory on the running loop.
+
+    Raises:
+        GraphNotFoundError: a factory that fails or returns something else, or a graph that does not compile.
+    """
+    try:
+        made = target if isinstance(target, Pregel | StateGraph) else target()
+        if inspect.isawaitable(made):
+            made = await made
+        return _compiled(made, spec)
+    except RtmemError:
+        raise
+    except Exception as exc:
+        raise _failed(spec or "the graph", "cannot be built", exc, spec) from exc
 
 
 def load_graph(spec: str) -> Pregel[Any, Any, Any, Any]:
@@ -63,11 +72,14 @@ def load_graph(spec: str) -> Pregel[Any, Any, Any, Any]:
         GraphNotFoundError: see `resolve`; also for an async factory, which needs `await build(resolve(spec))`.
     """
     target = resolve(spec)
-    made = target if isinstance(target, Pregel | StateGraph) else target()
-    if inspect.iscoroutine(made):
-        made.close()
+    if inspect.iscoroutinefunction(target):
         raise GraphNotFoundError(f"{spec} is an async factory: load it with `await build(resolve(spec))`", spec=spec)
-    return _compiled(made, spec)
+    try:
+        return _compiled(target if isinstance(target, Pregel | StateGraph) else target(), spec)
+    except RtmemError:
+        raise
+    except Exception as exc:
+        raise _failed(spec, "cannot be built", exc, spec) from exc
 
 
 def _compiled(made: Any, spec: str) -> Pregel[Any, Any, Any, Any]:
@@ -101,7 +113,7 @@ def _import_module(name: str, spec: str) -> ModuleType:
             spec=spec,
         ) from exc
     except Exception as exc:
-        raise _import_failed(name, exc, spec) from exc
+        raise _failed(name, "fails when imported", exc, spec) from exc
 
 
 def _import_file(place: str, spec: str) -> ModuleType:
@@ -125,17 +137,14 @@ def _import_file(place: str, spec: str) -> ModuleType:
         module_spec.loader.exec_module(module)
     except Exception as exc:
         del sys.modules[name]
-        raise _import_failed(str(path), exc, spec) from exc
+        raise _failed(str(path), "fails when imported", exc, spec) from exc
     finally:
         sys.path.remove(str(path.parent))
     return module
 
 
-def _import_failed(place: str, exc: Exception, spec: str) -> GraphNotFoundError:
-    return GraphNotFoundError(
-        f"{place} fails when imported: {type(exc).__name__}: {exc}: RTMEM_DEBUG=1 shows where",
-        spec=spec,
-    )
+def _failed(place: str, what: str, exc: Exception, spec: str) -> GraphNotFoundError:
+    return GraphNotFoundError(f"{place} {what}: {type(exc).__name__}: {exc}: RTMEM_DEBUG=1 shows where", spec=spec)
 
 
 def _is_factory(found: Any) -> bool:

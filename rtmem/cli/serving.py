@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 from langgraph.pregel import Pregel
@@ -23,6 +23,8 @@ from rtmem.server.judgement import ServerReport
 from rtmem.settings import Settings
 
 Graph: TypeAlias = Pregel[Any, Any, Any, Any]
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
 Builder: TypeAlias = Callable[[], Awaitable[Graph]]
 
 
@@ -131,6 +133,8 @@ def _welcome(address: str, settings: Settings, assistants: list[str]) -> None:
             ("Token", token),
         ]
     )
+    if settings.gateway.host not in _LOOPBACK:
+        screen.note("(other machines can reach this, without TLS: put a proxy with a certificate in front of it)")
     screen.out.print(
         "\nTry it in another terminal:\n"
         f"  [bold]rtmem chat{where}[/bold]\n"

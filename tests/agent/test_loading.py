@@ -39,6 +39,10 @@ def make_nothing():
 def needs_argument(x):
     return builder.compile()
 
+def make_trouble():
+    raise KeyError("no key")
+
+hollow = StateGraph(State)
 answer = 42
 """
 
@@ -77,6 +81,7 @@ async def test_an_async_factory_is_built_on_the_running_loop(project: Path) -> N
         load_graph("app:make_graph_async")
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -89,16 +94,20 @@ async def test_an_async_factory_is_built_on_the_running_loop(project: Path) -> N
         ("ap.py:graph", "did you mean app.py"),
         ("other/app.py:graph", "no file .*: check the path"),
         ("app:grap", "did you mean app:graph"),
-        ("app:zzz", "its graphs are builder, graph"),
+        ("app:zzz", "its graphs are builder, graph, hollow"),
         ("app:answer", "is a int, not a graph"),
         ("app:State", "not a graph"),
         ("app:needs_argument", "is a function, not a graph"),
         ("app:make_nothing", "returned a str"),
+        ("app:make_trouble", "cannot be built: KeyError: 'no key'"),
+        ("app:hollow", "cannot be built: ValueError"),
     ],
 )
-def test_a_wrong_name_gets_the_next_step(project: Path, spec: str, message: str) -> None:
+async def test_a_wrong_name_gets_the_next_step(project: Path, spec: str, message: str) -> None:
     with pytest.raises(GraphNotFoundError, match=message):
         load_graph(spec)
+    with pytest.raises(GraphNotFoundError, match=message):
+        await build(resolve(spec), spec)
 
 
 def test_an_error_inside_the_module_is_told_as_such(project: Path) -> None:
