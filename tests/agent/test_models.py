@@ -1,11 +1,9 @@
-"""A real model behind the demo graph, over a real socket: a small server that speaks OpenAI's chat completions."""
+"""A real model behind the demo graph, over a real socket."""
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -17,58 +15,14 @@ from langgraph.types import Command
 from rtmem.agent import demo
 from rtmem.agent.models import load_model
 from rtmem.errors import ConfigError
-
-
-class ChatCompletions(BaseHTTPRequestHandler):
-    """Streams a tool call for the first request of a turn, and words once the tool has answered."""
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.requests.append(asked)  # type: ignore[attr-defined]
-        last = asked["messages"][-1]
-        deltas: list[dict[str, Any]]
-        if last["role"] == "tool":
-            deltas = [{"content": word} for word in ("It", " is", f" {last['content']}.")]
-        elif "send" in last["content"]:
-            deltas = _call("send_message", {"recipient": "Bob", "text": "hi"})
-        else:
-            deltas = _call("calculate", {"expression": "6 * 7"})
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.end_headers()
-        finish = "tool_calls" if "tool_calls" in deltas[0] else "stop"
-        for delta in deltas:
-            self._send(delta, None)
-        self._send({}, finish)
-        self.wfile.write(b"data: [DONE]\n\n")
-
-    def _send(self, delta: dict[str, Any], finish: str | None) -> None:
-        choice = {"index": 0, "delta": {"role": "assistant", **delta}, "finish_reason": finish}
-        chunk = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "tiny", "choices": [choice]}
-        self.wfile.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
-        self.wfile.flush()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the test's output is not an access log."""
-
-
-def _call(name: str, arguments: dict[str, str]) -> list[dict[str, Any]]:
-    text = json.dumps(arguments)
-    head = {"index": 0, "id": f"call-{name}", "type": "function", "function": {"name": name, "arguments": text[:5]}}
-    return [{"tool_calls": [head]}, {"tool_calls": [{"index": 0, "function": {"arguments": text[5:]}}]}]
+from tests.agent import openai_server
 
 
 @pytest.fixture
 def model_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), ChatCompletions)
-    server.requests = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with openai_server.running() as server:
+        yield server
 
 
 @pytest.mark.anyio

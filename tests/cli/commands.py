@@ -51,8 +51,16 @@ def free_port() -> int:
 class Up:
     """`rtmem up` (or `serve`) as a process that a test may kill. As a context manager it is stopped in good order."""
 
-    def __init__(self, *arguments: str | Path, env: Mapping[str, str], data_dir: Path, cwd: Path | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str | Path,
+        env: Mapping[str, str],
+        data_dir: Path,
+        cwd: Path | None = None,
+        answers: bool = True,
+    ) -> None:
         self.data_dir = data_dir
+        self._answers = answers  # has a gateway that can be asked whether it is there
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._command = [*(arguments or ("up",)), "--data-dir", data_dir, "--port", self.port]
@@ -75,11 +83,17 @@ class Up:
         while True:
             assert self.process.poll() is None, self.output()
             assert time.monotonic() < deadline, self.output()
-            try:
-                if httpx.get(f"{self.url}/ok").status_code == 200:
-                    return
-            except httpx.TransportError:
-                time.sleep(0.05)
+            if self._is_there():
+                return
+            time.sleep(0.05)
+
+    def _is_there(self) -> bool:
+        if not self._answers:
+            return "Ctrl-C" in self.output()
+        try:
+            return httpx.get(f"{self.url}/ok").status_code == 200
+        except httpx.TransportError:
+            return False
 
     def kill_everything(self) -> None:
         """kill -9 of the gateway and of its Redis."""

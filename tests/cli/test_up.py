@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.agent import openai_server
+from tests.cli.commands import Up, environment, rtmem
+
+
+def test_a_real_model_talks_through_the_same_gateway(tmp_path: Path) -> None:
+    with openai_server.running() as model_server:
+        env = environment(
+            tmp_path,
+            RTMEM_MODEL="openai:tiny",
+            RTMEM_AGENT__MODEL_BASE_URL=f"http://127.0.0.1:{model_server.server_port}/v1",
+            OPENAI_API_KEY="not-a-key",
+        )
+        with Up(env=env, data_dir=tmp_path / "data") as up:
+            said = "My name is Ann. How much is six times seven?\nsend it\nyes\n"
+            done = rtmem("chat", "--data-dir", up.data_dir, env=env, given=said)
+        assert done.stdout == (
+            "you> My name is Ann. How much is six times seven?\n"
+            "  calculate(expression='6 * 7')\n"
+            "It is 42.\n"
+            "you> send it\n"
+            "  send_message(recipient='Bob', text='hi')\n"
+            "? Send to Bob: hi\n"
+            "yes or no> yes\n"
+            "It is put into the outbox for Bob; the demo delivers nothing outside.\n"
+        ), done.stderr
+        assert '{"name": ["Ann"]}' in str(model_server.requests[0]["messages"][0]["content"])  # type: ignore[attr-defined]
+
+
+def test_redis_only_serves_savers_of_other_programs(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    with Up("up", "--redis-only", env=env, data_dir=tmp_path / "data", answers=False) as up:
+        doctor = rtmem("doctor", "--data-dir", up.data_dir, env=env)
+        assert "embedded Redis: Redis 8." in doctor.stdout
+        assert "URL         unix://" in up.output()
+        assert up.stop() == 0
+        assert "embedded Redis stopped" in up.output()
