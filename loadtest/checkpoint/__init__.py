@@ -110,7 +110,7 @@ async def _experiments(given: argparse.Namespace, server: Server, bar: Bar, note
         experiments = [await step() for name, step in _steps(given, bench, connection) if _wanted(given, name)]
         if _wanted(given, "many threads"):
             many = 1_000_000 if given.full else 5_000 if given.quick else 50_000
-            for kind in rtmem_kinds():
+            for kind in rtmem_kinds(cache=False):
                 experiments += await many_threads(bench, kind, many)
         return experiments
 

@@ -57,7 +57,7 @@ async def end_to_end(bench: Bench, connection: redis.asyncio.Redis, *, concurren
     plan = Plan(
         "3-node graph, one turn of 20",
         baseline="floor saver",
-        rounds=max(1, round((4 if concurrency == 1 else 1) * bench.scale)),
+        rounds=max(1, round((4 if concurrency == 1 else 2) * bench.scale)),
         operations=operations,
         warmup=concurrency,
         concurrency=concurrency,

@@ -73,9 +73,14 @@ class Task(NamedTuple):
 TURNS = {"2 KB": (12, 40), "50 KB": (10, 15), "1 MB list": (7, 3), "1 MB string": (7, 3)}
 
 
+def crowd_turns(concurrency: int) -> tuple[int, int]:
+    """(rounds, operations a turn) for many tasks at once: at least one and a half operations for each."""
+    return 3, max(192, concurrency * 3 // 2)
+
+
 async def put_whole(bench: Bench, size: str, *, concurrency: int = 1) -> Experiment:
     """aput of a state in which every channel and every message is new."""
-    rounds, operations = TURNS[size] if concurrency == 1 else (3, 10 * concurrency if concurrency < 100 else 512)
+    rounds, operations = TURNS[size] if concurrency == 1 else crowd_turns(concurrency)
     plan = bench.plan(
         f"aput, whole state new, {size}",
         rounds,
@@ -147,7 +152,7 @@ def _pid(subject: Subject) -> int | None:
 
 async def put_writes(bench: Bench, *, concurrency: int = 1) -> Experiment:
     """aput_writes of one task: 2 KB of messages and where to go next."""
-    rounds, operations = (12, 40) if concurrency == 1 else (3, 10 * concurrency if concurrency < 100 else 512)
+    rounds, operations = (12, 40) if concurrency == 1 else crowd_turns(concurrency)
     plan = bench.plan("aput_writes, 2 KB", rounds, operations, concurrency=concurrency)
     # As many checkpoints as one turn has operations, so that their pending writes stay as few as in life.
     names = [f"writes {concurrency} {number}" for number in range(min(operations, 128))]
@@ -197,7 +202,7 @@ async def get_latest(bench: Bench, size: str, *, concurrency: int = 1, held: boo
     Args:
         held: through the saver that has just read the same; only rtmem's take part, nobody else can use it.
     """
-    rounds, operations = TURNS[size] if concurrency == 1 else (3, 10 * concurrency if concurrency < 100 else 512)
+    rounds, operations = TURNS[size] if concurrency == 1 else crowd_turns(concurrency)
     what = "aget_tuple, head already held" if held else "aget_tuple, latest"
     plan = bench.plan(
         f"{what}, {size}",

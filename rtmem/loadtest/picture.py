@@ -78,13 +78,15 @@ def _draw_latency(panel: Any, experiment: Experiment, ours: str) -> None:
     panel.set_xlabel("milliseconds, logarithmic", fontsize=8)
     panel.set_xscale("log")
     panel.xaxis.set_major_formatter(lambda value, _place: f"{value:g}")
+    panel.xaxis.set_minor_formatter(lambda _value, _place: "")
     low, high = min(p50_ms), max(p95_ms)
     # Room for the numbers at the right end.
     panel.set_xlim(low / 3, high * (high / low) ** 0.25 * 2.5)
     panel.tick_params(labelsize=8)
     for place, (row, end) in enumerate(zip(rows, p95_ms, strict=True)):
         if row.ratio is not None:
-            panel.text(max(end, p50_ms[place]) * 1.08, place, f"{row.ratio:.2f}x", va="center", fontsize=8)
+            text = f"{row.ratio:.2f}x" + (f", {row.errors:,} failed" if row.errors else "")
+            panel.text(max(end, p50_ms[place]) * 1.08, place, text, va="center", fontsize=8)
     panel.grid(axis="x", which="major", alpha=0.25)
     panel.set_axisbelow(True)
 
