@@ -87,6 +87,7 @@ class _HttpProtocol(HttpToolsProtocol):
     settings: Gateway
     _header_bytes = 0
     _header_timer: asyncio.TimerHandle | None = None
+    _stall_timer: asyncio.TimerHandle | None = None
     _in_headers = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -107,6 +108,21 @@ class _HttpProtocol(HttpToolsProtocol):
         self._stop_expecting()
         super().on_headers_complete()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        # A response that nobody reads, such as an event stream: uvicorn would close it, which waits for the reader.
+        wait_ms = self.settings.stall_timeout_ms + self.settings.close_timeout_ms
+        self._stall_timer = self.loop.call_later(wait_ms / 1_000, reset, self.transport)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_stall_timer()
+
+    def _stop_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
     def shutdown(self) -> None:
         super().shutdown()
         # Every run has ended by now; what is still open is an event stream whose client will come back.
@@ -114,6 +130,7 @@ class _HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_expecting()
+        self._stop_stall_timer()
         super().connection_lost(exc)
 
     def _expect_headers(self) -> None:

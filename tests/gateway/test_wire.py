@@ -21,16 +21,21 @@ from tests.gateway.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 
+def connected(served: Served, receive_buffer_bytes: int | None = None) -> socket.socket:
+    connection = socket.socket()
+    if receive_buffer_bytes is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+    host, port = served.url.removeprefix("http://").split(":")
+    connection.settimeout(5)
+    connection.connect((host, int(port)))
+    return connection
+
+
 async def opened(served: Served, *, receive_buffer_bytes: int | None = None) -> socket.socket:
     """A bare socket that has shaken hands as a websocket client."""
 
     def shake() -> socket.socket:
-        connection = socket.socket()
-        if receive_buffer_bytes is not None:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        host, port = served.url.removeprefix("http://").split(":")
-        connection.settimeout(5)
-        connection.connect((host, int(port)))
+        connection = connected(served, receive_buffer_bytes)
         connection.sendall(
             b"GET /threads/t/stream/events HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
@@ -110,6 +115,24 @@ async def test_a_reader_that_stops_is_closed_and_the_others_read_on(serve_gatewa
             assert (await reader.until_end(within_s=20))["event"] == "completed"
             assert text_in(reader.events).endswith("word2999")
         # Aborted, not left waiting for a client that may never read: what was buffered for it is freed.
+        await eventually(lambda: was_reset(stalled))
+        stalled.close()
+
+
+async def test_an_event_stream_that_nobody_reads_is_reset(serve_gateway: ServeGateway) -> None:
+    options: dict[str, Any] = {"outbox_bytes_max": 50_000, "send_buffer_bytes": 8_192}
+    timeouts = {"close_timeout_ms": 300, "stall_timeout_ms": 300}
+    async with serve_gateway(graphs={"chat": chat(0.0002)}, **options, **timeouts) as served:
+        stalled = connected(served, 4_096)
+        body = b'{"channels": ["messages", "values"]}'
+        await sent(
+            stalled,
+            b"POST /threads/t/stream/events HTTP/1.1\r\nHost: x\r\nX-Api-Key: token-of-alice\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (len(body), body),
+        )
+        await eventually(lambda: connections_of(served) == 1)
+        await start_talking(served, 3_000)
+        await eventually(lambda: connections_of(served) == 0, within_s=20)
         await eventually(lambda: was_reset(stalled))
         stalled.close()
 
