@@ -32,6 +32,7 @@ class LogEvent(msgspec.Struct, frozen=True, array_like=True):
     channel: str  # values, messages, ..., input, custom:<name>
     namespace: tuple[str, ...]
     frame: bytes  # JSON, UTF-8
+    without_state: bool = False  # the state was too large to be logged: the frame's data is null
 
 
 class LogGroup(msgspec.Struct, frozen=True, array_like=True):

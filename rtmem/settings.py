@@ -69,6 +69,7 @@ class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     log_flush_ms: int = 25  # events are appended to the log in groups
     log_group_events_max: int = 256
     log_groups_max: int = 4_096  # kept per thread; older ones are dropped
+    log_values_bytes_max: int = 64 * 1024  # a larger state is not logged; who replays it gets the current one
     log_ttl_ms: int = 86_400_000
     subscriptions_max: int = 64  # per connection
     threads_cached_max: int = 4_096  # idle threads this process remembers the end of

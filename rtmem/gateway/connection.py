@@ -188,15 +188,22 @@ class Connection:
                 self._session.caught_up(subscriptions, position)
                 return
             page = await self._log.read_after(self._thread.key, position)
+            values = await self._values_now() if any(event.without_state for event in page.events) else None
             for event in page.events:
                 if page.lost is not None and event.seq == page.lost.before_seq:
                     await self._tell_gap(since, page.lost.after_seq, at_end=False)
                 if any(one.matches(event) and not one.ended for one in subscriptions):
-                    await self._put_when_there_is_room(event.frame)
+                    frame = protocol.with_state(event.frame, values) if event.without_state else event.frame
+                    await self._put_when_there_is_room(frame)
             position = page.last_seq
             if page.complete and position < target:
                 position = target
                 await self._tell_gap(since, position, at_end=True)
+
+    async def _values_now(self) -> Any:
+        """What stands in for states that were too large for the log."""
+        snapshot = await self._runs.snapshot(self._thread)
+        return snapshot.values if snapshot is not None else {}
 
     async def _tell_gap(self, since: int, seq: int, *, at_end: bool) -> None:
         """Never skip silently: say that events are gone, and give the state that they led to."""

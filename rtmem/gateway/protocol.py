@@ -261,6 +261,18 @@ def _plain(value: Any, depth: int = 0) -> Any:
         return f"<{type(value).__name__}>"
 
 
+def without_state(frame: bytes) -> bytes:
+    """A values frame whose state is left out; `with_state` puts one in."""
+    return with_state(frame, None)
+
+
+def with_state(frame: bytes, values: Any) -> bytes:
+    """A values frame, same seq and event_id, with `values` as its state."""
+    event = _frames.decode(frame)
+    event["params"]["data"] = values
+    return encode(event)
+
+
 _MERGEABLE: Final = {"text-delta": "text", "reasoning-delta": "reasoning", "tool-call-delta": "args"}
 _frames: Final = msgspec.json.Decoder(dict[str, Any])
 

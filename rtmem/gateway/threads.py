@@ -201,7 +201,7 @@ class LiveThread:
                 # Shielded: cancelled half way, we would not know whether the group is in the log. The driver's
                 # deadline bounds the wait.
                 with anyio.CancelScope(shield=True):
-                    await self._log.append(self.key, group)
+                    await self._log.append(self.key, self._for_log(group))
             except StaleWriterError:
                 self.forget()
                 raise
@@ -216,6 +216,22 @@ class LiveThread:
         # While more events wait, the run that made them is still at work as far as a reader of this group can know.
         status = "running" if self._pending else self._status
         return LogGroup(LOG_LAYOUT, self.head.last_seq, self._run_id, self._run_after_seq, status, events)
+
+    def _for_log(self, group: LogGroup) -> LogGroup:
+        """`group` without states that are large: told after each step, they would fill Redis with copies of one thread.
+
+        The state of a subgraph stays: when the subgraph has ended, nobody could give a current one.
+        """
+        limit = self._settings.log_values_bytes_max
+        if not any(_is_large_state(event, limit) for event in group.events):
+            return group
+        events = tuple(
+            LogEvent(event.seq, event.channel, event.namespace, protocol.without_state(event.frame), True)
+            if _is_large_state(event, limit)
+            else event
+            for event in group.events
+        )
+        return msgspec.structs.replace(group, events=events)
 
     def _advance(self, group: LogGroup) -> None:
         """`group` is in the log: move the head, then deliver, so that a reaction to an event finds the thread ready."""
@@ -236,6 +252,10 @@ class LiveThread:
         if ended:
             now_ms = time.monotonic_ns() // 1_000_000
             self.head = msgspec.structs.replace(self.head, unheard=not heard, ended_ms=now_ms)
+
+
+def _is_large_state(event: LogEvent, limit: int) -> bool:
+    return event.channel == "values" and not event.namespace and len(event.frame) > limit
 
 
 class Threads:

@@ -300,6 +300,30 @@ async def eventually_gap(client: RawClient) -> None:
         await client.receive()
 
 
+async def test_a_large_state_is_not_logged_and_its_replay_holds_the_current_one(
+    serve_gateway: ServeGateway, redis_client: redis.Redis
+) -> None:
+    async with serve_gateway(log_values_bytes_max=1_000) as served:
+        async with raw_client(served.ws_url) as client:
+            await client.subscribe()
+            for text in ("x" * 2_000 + " 1", "y 1"):
+                await client.start("slow", text)
+                await client.until_end()
+                seen, client.events = client.events, []
+        async with raw_client(served.ws_url) as again:
+            await again.subscribe(since=0)
+            while again.events[-1:] != seen[-1:]:
+                await again.receive()
+            state = (await again.ask("state.get"))["result"]["values"]
+    replayed = [event for event in again.events if event["method"] == "values"]
+    assert [event["params"]["data"] for event in replayed] == [state] * len(replayed)
+    assert [event["event_id"] for event in again.events[-len(seen) :]] == [event["event_id"] for event in seen]
+    logged = b"".join(fields[b"g"] for _, fields in redis_client.xrange(LOG_KEY))
+    assert logged.count(b"x" * 2_000) <= 4  # its own message and updates, not the state of every step
+    # Live, the state of each step was told as it was.
+    assert [len(event["params"]["data"]["messages"]) for event in seen if event["method"] == "values"] == [3, 4]
+
+
 async def test_a_run_goes_on_when_everybody_has_left(serve_gateway: ServeGateway) -> None:
     async with serve_gateway() as served:
         async with raw_client(served.ws_url) as client:
