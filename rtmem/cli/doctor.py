@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from rtmem import __version__
-from rtmem.cli import options, screen
+from rtmem.cli import options, screen, threads
 from rtmem.errors import RtmemError
 
 if TYPE_CHECKING:
@@ -58,7 +58,13 @@ class Report:
         return all(check.status != "error" for check in self.checks)
 
 
+app = typer.Typer(rich_markup_mode="rich")
+app.command()(threads.threads)
+
+
+@app.callback(invoke_without_command=True)
 def doctor(
+    context: typer.Context,
     config: options.Config = None,
     data_dir: options.DataDir = None,
     redis_url: options.RedisUrl = None,
@@ -70,6 +76,8 @@ def doctor(
 
     Examples: [bold]rtmem doctor[/bold], [bold]rtmem doctor --redis-url redis://localhost:6379/0 --json[/bold]
     """
+    if context.invoked_subcommand:
+        return
     settings = options.load(config, data_dir=data_dir, redis_url=redis_url)
     report = Report([*_installation(), *_redis(settings), *_gateway(settings)])
     if as_json:

@@ -47,7 +47,7 @@ def _options(
 app.command()(up.up)
 app.command()(serve.serve)
 app.command()(chat.chat)
-app.command()(doctor.doctor)
+app.add_typer(doctor.app, name="doctor")
 app.command()(down.down)
 app.add_typer(configs.app, name="configs")
 

@@ -94,7 +94,7 @@ def _inspect(place: Place) -> Steps[ThreadReport]:
         (("PTTL", place.keys.checkpoints), ("PTTL", place.keys.index)),
     )
     if index and (hash_ttl_ms < 0) != (index_ttl_ms < 0):
-        report.problems.append(f"only one of its two keys expires: hash {hash_ttl_ms} ms, index {index_ttl_ms} ms")
+        report.problems.append(f"only one of its two keys expires: the {'hash' if index_ttl_ms < 0 else 'index'}")
     report.ttl_ms = max(-1, hash_ttl_ms)
     _judge(fields, index, report)
     return report

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from rtmem.checkpoint import RedisSaver
+from tests.checkpoint.talks import at, put
+from tests.cli.commands import environment, rtmem
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return environment(tmp_path)
+
+
+def test_a_thread_in_order_is_counted_and_a_damaged_one_fails(
+    env: dict[str, str], redis_url: str, redis_client: redis.Redis
+) -> None:
+    values: dict[str, Any] = {"messages": [{"text": "hello " * 50}], "n": 1}
+    with RedisSaver(redis_url, principal="alice") as saver:
+        put(saver, at("a thread"), values)
+    done = rtmem("doctor", "threads", "a thread", "--principal", "alice", "--redis-url", redis_url, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "in order" in done.stdout
+    redis_client.hset("rtmem:t:{alice/a%20thread}:c", "999", b"nobody refers to this")
+    done = rtmem("doctor", "threads", "a thread", "--principal", "alice", "--redis-url", redis_url, "--json", env=env)
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    assert report["checkpoints"] == {"": 1}
+    assert any("nothing refers to pieces 999" in problem for problem in report["problems"])
+
+
+def test_a_thread_that_is_not_there_fails_with_the_next_step(env: dict[str, str], redis_url: str) -> None:
+    done = rtmem("doctor", "threads", "no such thread", "--redis-url", redis_url, env=env)
+    assert done.returncode == 1
+    assert "--principal" in done.stdout
