@@ -31,8 +31,12 @@ from rtmem.errors import (
 from rtmem.settings import Redis
 from rtmem.steps import Batch, Compute, R, Request, Steps
 
-YIELD_AFTER_US = 2_000
-"""How long slices of computing keep the loop before other tasks have their turn."""
+YIELD_AFTER_US = 1_000
+"""How long slices of computing keep the loop before other tasks have their turn.
+
+A timer that comes due meanwhile waits for two such turns: asyncio runs what was ready before it first. With 1 ms and
+slices of up to 1.1 ms, decoding 1 MB delays a timer by 4 ms and encoding by 2.4 ms (2 ms: 5.8 and 4.4).
+"""
 
 LARGE_WIRES_MAX = 4
 
