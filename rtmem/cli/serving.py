@@ -11,6 +11,7 @@ from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 from langgraph.pregel import Pregel
+from rich.text import Text
 
 from rtmem.checkpoint import AsyncRedisSaver
 from rtmem.cli import local, screen
@@ -81,14 +82,11 @@ def serve(builders: Mapping[str, Builder], settings: Settings, signals: Signals)
 
     @asynccontextmanager
     async def app() -> AsyncIterator[Any]:
-        driver = await AsyncDriver.connect(settings.redis.url, settings.redis)
-        try:
+        async with await AsyncDriver.connect(settings.redis.url, settings.redis) as driver:
             saver = AsyncRedisSaver(driver=driver, settings=settings.checkpoint)
             await saver.asetup()
             graphs = {name: await make() for name, make in builders.items()}
             yield create_app(graphs, driver, saver, settings)
-        finally:
-            await driver.aclose()
 
     def started(url: str) -> None:
         address = local.connectable(url)
@@ -135,10 +133,9 @@ def _welcome(address: str, settings: Settings, assistants: list[str]) -> None:
     )
     if settings.gateway.host not in _LOOPBACK:
         screen.note("(other machines can reach this, without TLS: put a proxy with a certificate in front of it)")
-    screen.out.print(
-        "\nTry it in another terminal:\n"
-        f"  [bold]rtmem chat{where}[/bold]\n"
-        f"  [bold]curl -H 'Authorization: Bearer {token}' {address}/threads/main/state[/bold]\n"
-        "Ctrl-C stops it after the answers in progress.",
-        soft_wrap=True,  # these are lines to copy
-    )
+    commands = [f"rtmem chat{where}", f"curl -H 'Authorization: Bearer {token}' {address}/threads/main/state"]
+    lines = Text("\nTry it in another terminal:\n")
+    for command in commands:
+        lines.append(f"  {command}\n", style="bold")
+    lines.append("Ctrl-C stops it after the answers in progress.")
+    screen.out.print(lines, soft_wrap=True)  # lines to copy must not be broken
