@@ -28,6 +28,7 @@ class Relay:
         self._listener = listener
         self._tls = tls
         self._open: list[socket.socket] = []
+        self._muted: set[socket.socket] = set()
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -46,6 +47,11 @@ class Relay:
         for sock in broken:
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
+
+    def mute(self) -> None:
+        """Swallow what servers reply on the connections of now, as a dead network would."""
+        with self._lock:
+            self._muted = set(self._open)
 
     def close(self) -> None:
         with suppress(OSError):
@@ -99,6 +105,8 @@ class Relay:
                     break
                 if not (data := server.recv(_CHUNK_BYTES)):
                     break
+                if client in self._muted:
+                    continue
                 if self._reply_bytes_left is not None:
                     data = data[: self._reply_bytes_left]
                     self._reply_bytes_left -= len(data)

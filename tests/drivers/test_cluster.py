@@ -169,6 +169,21 @@ async def test_a_moved_slot_is_followed(colour: Colour, cluster: Cluster) -> Non
         assert await talker.answer(("GET", key), ("GET", "{moving}:new")) == [b"7", b"1"]
 
 
+@both_colours
+async def test_what_must_run_once_runs_once_when_only_some_of_its_keys_have_moved(
+    colour: Colour, cluster: Cluster
+) -> None:
+    def one_node(number: int) -> bool:
+        return cluster.owner_of(key_slot(b"%d" % number)) == 0
+
+    stays, moves = [number for number in range(40) if one_node(number)][:2]
+    async with talking(colour, cluster.url) as talker:
+        assert await talker.answer(("INCR", stays), ("INCR", moves), idempotent=False) == [1, 1]
+        cluster.move(key_slot(b"%d" % moves), 1)
+        assert await talker.answer(("INCR", stays), ("INCR", moves), idempotent=False) == [2, 2]
+        cluster.move(key_slot(b"%d" % moves), 0)
+
+
 async def test_batches_of_one_tick_are_one_pipeline_for_each_node(cluster: Cluster) -> None:
     async with talking("async", cluster.url) as talker:
         await talker.answer(*(("GET", number) for number in range(64)))  # connected to each, and functions known

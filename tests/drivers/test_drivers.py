@@ -165,6 +165,16 @@ async def test_a_request_cut_anywhere_runs_at_most_once(
         assert await talker.answer(("SET", "k", "v"), ("GET", "k")) == [b"OK", b"v"]
 
 
+async def test_a_dead_connection_is_given_up_with_the_first_deadline(
+    colour: Colour, relay: Relay, redis_client: redis.Redis
+) -> None:
+    async with talking(colour, relay.url, deadline_ms=150) as talker:
+        relay.mute()
+        with pytest.raises(DeadlineExceededError):
+            await talker.answer(("PING",))
+        assert await talker.answer(("ECHO", "on a new one"), timeout_ms=5_000) == [b"on a new one"]
+
+
 async def test_bytes_that_are_no_reply_break_the_connection_and_nothing_else(
     colour: Colour, relay: Relay, redis_client: redis.Redis
 ) -> None:
