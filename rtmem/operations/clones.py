@@ -50,7 +50,8 @@ def _clone_model(value: BaseModel) -> BaseModel:
     _set(copy, "__dict__", _clone_dict(value.__dict__))
     _set(copy, "__pydantic_fields_set__", set(value.__pydantic_fields_set__))
     extra = value.__pydantic_extra__
-    _set(copy, "__pydantic_extra__", _clone_dict(extra) if extra else extra)
+    # Also an empty one: `message.anything = 1` writes into it.
+    _set(copy, "__pydantic_extra__", extra if extra is None else _clone_dict(extra))
     _set(copy, "__pydantic_private__", None)
     return copy
 
