@@ -12,6 +12,7 @@ Function may touch them all, also in a Cluster.
     rtmem:t:{alice/support-7}:run    hash     who runs the thread (lease, fencing token)
     rtmem:threads:alice              zset     thread_ids of a principal; derived, can be rebuilt
     rtmem:run:alice/<run_id>         set      thread_ids that a run has written to; derived
+    rtmem:barrier                    string   empty, expires; written to prove that all writes before it are durable
 """
 
 from __future__ import annotations
@@ -90,6 +91,12 @@ class Keys:
     def run(self, principal: str, run_id: str) -> str:
         """Index of the threads of `principal` that `run_id` wrote to."""
         return f"{self.prefix}:run:{escape(principal)}/{escape(check_id(run_id, 'run_id'))}"
+
+    @property
+    def barrier(self) -> str:
+        """What a proof of durability writes. One key for all, of one minute: it leaves nothing behind. It belongs to
+        no slot that matters, because a Cluster cannot be asked for a proof (operations/durability.py)."""
+        return f"{self.prefix}:barrier"
 
     def thread_pattern(self, principal: str | None = None) -> str:
         """SCAN pattern of the checkpoint hashes of `principal`, or of everybody."""

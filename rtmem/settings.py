@@ -16,6 +16,9 @@ import msgspec
 
 from rtmem.errors import ConfigError
 
+Ack = Literal["memory", "fsync", "replica"]
+"""What a write waits for; operations/durability.py tells what each proves."""
+
 Profile = Literal["ephemeral", "relaxed", "balanced", "durable", "replicated"]
 
 
@@ -53,6 +56,9 @@ class Checkpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     page_size: int = 20
     cache_bytes_max: int = 64 * 1024 * 1024  # what this process remembers of thread heads
     tombstone_ttl_ms: int = 3_600_000  # how long a deleted thread refuses late writes
+    ack: Ack = "memory"  # what every write waits for
+    ack_replicas: int = 1  # how many replicas "replica" asks for
+    ack_timeout_ms: int = 5_000  # a write that is not proved by then raises NotDurableError, and stays readable
 
 
 class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -80,6 +86,7 @@ class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     close_timeout_ms: int = 1_000  # a closed connection that does not finish is aborted
     ping_interval_ms: int = 20_000
     drain_timeout_ms: int = 10_000
+    turn_durability: Ack = "memory"  # what is proved before the end of a turn is told; a run may ask for more
 
 
 class Agent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

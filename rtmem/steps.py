@@ -7,7 +7,7 @@ for both colours. (psycopg 3 is built this way: `generators.py` asks, `waiting.p
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -16,11 +16,12 @@ R = TypeVar("R")
 Argument: TypeAlias = bytes | str | int | float
 Command: TypeAlias = tuple[Argument, ...]
 
-Lane: TypeAlias = Literal["auto", "large", "blocking"]
+Lane: TypeAlias = Literal["auto", "large", "blocking", "durable"]
 """Which connection a batch travels on.
 
 auto: by the size of its arguments. large: its own connection, so that a big value holds up nobody.
 blocking: a command that waits at the server (XREAD BLOCK); it would stall everything pipelined behind it.
+durable: waits for a disk (WAITAOF); apart from blocking, whose clients wait for minutes and could take all its places.
 """
 
 
@@ -52,5 +53,18 @@ class Compute:
     slices: Iterator[None]
 
 
-Request: TypeAlias = Batch | Compute
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Steps that many may share, such as waiting for an fsync (group commit).
+
+    One at a time for each `key`. Whoever asks while they are under way is answered by the next run of them, together
+    with all who asked meanwhile: what they wrote in between may not be covered by the one under way. Answered with a
+    list of one: what the steps return. A cancelled asker does not end them.
+    """
+
+    key: object
+    steps: Callable[[], Generator[Any, list[Any], Any]]
+
+
+Request: TypeAlias = Batch | Compute | Shared
 Steps: TypeAlias = Generator[Request, list[Any], R]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -22,12 +22,17 @@ from rtmem.checkpoint.base import Saver, checkpoint_settings, unsupported
 from rtmem.checkpoint.sync import NO_HISTORY, redis_settings
 from rtmem.drivers import AsyncDriver
 from rtmem.errors import ConfigError, WrongColourError
-from rtmem.operations import checkpoints, copies, delta_channels, histories
+from rtmem.operations import checkpoints, copies, delta_channels, durability, histories
+from rtmem.operations.durability import Mark
 from rtmem.operations.functions import library_of
 from rtmem.operations.places import as_thread_id
+from rtmem.settings import Ack
 from rtmem.steps import Batch
 
 T = TypeVar("T")
+
+WATCH_INTERVAL_S = 0.2
+"""Often enough that a stall of the loop does not make what was written unprovable; seldom enough to cost nothing."""
 
 
 class AsyncRedisSaver(Saver):
@@ -52,9 +57,13 @@ class AsyncRedisSaver(Saver):
         principal: str = "",
         serde: SerializerProtocol | None = None,
         settings: all_settings.Checkpoint | None = None,
+        ack: Ack | None = None,
+        replicas: int | None = None,
     ) -> None:
         super().__init__(
-            serde=serde, settings=checkpoint_settings(settings, ttl, checkpoint_prefix), principal=principal
+            serde=serde,
+            settings=checkpoint_settings(settings, ttl, checkpoint_prefix, ack, replicas),
+            principal=principal,
         )
         self._owns_driver = driver is None
         self._driver = driver or _driver(redis_url, redis_client, connection_args)
@@ -99,13 +108,15 @@ class AsyncRedisSaver(Saver):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """See operations.checkpoints.put."""
-        return await self._driver.run(checkpoints.put(self.scope, config, checkpoint, metadata, new_versions))
+        return await self._driver.run(
+            self._durably(checkpoints.put(self.scope, config, checkpoint, metadata, new_versions))
+        )
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """See operations.checkpoints.put_writes."""
-        await self._driver.run(checkpoints.put_writes(self.scope, config, writes, task_id, task_path))
+        await self._driver.run(self._durably(checkpoints.put_writes(self.scope, config, writes, task_id, task_path)))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """See operations.checkpoints.get_tuple."""
@@ -149,22 +160,42 @@ class AsyncRedisSaver(Saver):
             if not cursor:
                 return
 
+    async def amark(self, ack: Ack) -> Mark:
+        """Begin a series of writes that `aprove` will prove with one wait; `awatch` has to run until then.
+
+        Raises ConfigError if the server can prove nothing of the kind. See operations.durability.mark.
+        """
+        return await self._driver.run(durability.mark(self.promise(ack)))
+
+    async def awatch(self, ack: Ack) -> NoReturn:
+        """Look after the server's disk until cancelled: a failed fsync is told for a second only."""
+        while True:
+            await self._driver.run(durability.look(self.promise(ack)))
+            await asyncio.sleep(WATCH_INTERVAL_S)
+
+    async def aprove(self, ack: Ack, since: Mark) -> None:
+        """Return once all that was written since the mark, by anybody, is as durable as `ack`. Raises NotDurableError.
+
+        See operations.durability.barrier.
+        """
+        await self._driver.run(durability.barrier(self.promise(ack), since))
+
     async def adelete_thread(self, thread_id: str) -> None:
         """See operations.histories.delete_thread."""
-        await self._driver.run(histories.delete_thread(self.scope, thread_id))
+        await self._driver.run(self._durably(histories.delete_thread(self.scope, thread_id)))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """See operations.histories.delete_for_runs."""
-        await self._driver.run(histories.delete_for_runs(self.scope, run_ids))
+        await self._driver.run(self._durably(histories.delete_for_runs(self.scope, run_ids)))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """See operations.copies.copy_thread."""
-        await self._driver.run(copies.copy_thread(self.scope, source_thread_id, target_thread_id))
+        await self._driver.run(self._durably(copies.copy_thread(self.scope, source_thread_id, target_thread_id)))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """See operations.histories.prune."""
         for thread_id in histories.several(thread_ids):
-            await self._driver.run(histories.prune(self.scope, thread_id, strategy))
+            await self._driver.run(self._durably(histories.prune(self.scope, thread_id, strategy)))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

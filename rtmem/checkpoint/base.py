@@ -15,9 +15,13 @@ from langgraph.checkpoint.serde.base import SerializerProtocol, maybe_add_typed_
 from rtmem import settings as all_settings
 from rtmem.errors import ConfigError, UnsupportedError
 from rtmem.keys import Keys, check_id
+from rtmem.operations import durability
+from rtmem.operations.durability import Promise
 from rtmem.operations.heads import Heads
 from rtmem.operations.places import Scope
 from rtmem.operations.serde import Serde
+from rtmem.settings import Ack
+from rtmem.steps import R, Steps
 
 
 class Saver(BaseCheckpointSaver[str]):
@@ -43,6 +47,8 @@ class Saver(BaseCheckpointSaver[str]):
             heads=Heads(settings.cache_bytes_max),
             shallow=self.shallow,
         )
+        self._promises: dict[Ack, Promise] = {}  # shared with clones: what the server can do is asked once
+        self.promise(settings.ack)
 
     @property
     def serde(self) -> SerializerProtocol:
@@ -64,6 +70,18 @@ class Saver(BaseCheckpointSaver[str]):
         clone = copy.copy(self)
         clone.scope = dataclasses.replace(self.scope, principal=check_id(principal, "principal"))
         return clone
+
+    def promise(self, ack: Ack) -> Promise:
+        """What `ack` means with the settings of this saver. Raises ConfigError for a word that is none."""
+        if ack not in self._promises:
+            self._promises[ack] = Promise(
+                ack, self.settings.ack_replicas, self.settings.ack_timeout_ms, self.scope.keys.barrier
+            )
+        return self._promises[ack]
+
+    def _durably(self, steps: Steps[R]) -> Steps[R]:
+        """A write, with the proof that this saver was asked to wait for."""
+        return durability.durably(steps, self.promise(self.settings.ack))
 
     def fenced(self, token: int) -> Self:
         """This saver for the runner that holds fencing token `token`: once a thread has seen a higher one, writes of
@@ -107,13 +125,19 @@ def _random6() -> str:
 
 
 def checkpoint_settings(
-    settings: all_settings.Checkpoint | None, ttl: Mapping[str, Any] | None, checkpoint_prefix: str | None
+    settings: all_settings.Checkpoint | None,
+    ttl: Mapping[str, Any] | None,
+    checkpoint_prefix: str | None,
+    ack: Ack | None = None,
+    replicas: int | None = None,
 ) -> all_settings.Checkpoint:
     """`settings` with the constructor conventions of langgraph-checkpoint-redis on top.
 
     Args:
         ttl: {"default_ttl": minutes, "refresh_on_read": bool}.
         checkpoint_prefix: first part of every key; default "rtmem".
+        ack: what every write waits for; default "memory".
+        replicas: how many replicas ack "replica" asks for; default 1.
     """
     settings = settings or all_settings.Checkpoint()
     changes: dict[str, Any] = {}
@@ -128,6 +152,10 @@ def checkpoint_settings(
         changes["refresh_on_read"] = bool(ttl.get("refresh_on_read", False))
     if checkpoint_prefix:
         changes["prefix"] = checkpoint_prefix
+    if ack is not None:
+        changes["ack"] = ack
+    if replicas is not None:
+        changes["ack_replicas"] = replicas
     return msgspec.structs.replace(settings, **changes)
 
 

@@ -24,6 +24,7 @@ from rtmem.errors import ConfigError, WrongColourError
 from rtmem.operations import checkpoints, copies, delta_channels, histories
 from rtmem.operations.functions import library_of
 from rtmem.operations.places import as_thread_id
+from rtmem.settings import Ack
 from rtmem.steps import Batch, R, Steps
 
 
@@ -58,10 +59,14 @@ class RedisSaver(Saver):
         principal: str = "",
         serde: SerializerProtocol | None = None,
         settings: all_settings.Checkpoint | None = None,
+        ack: Ack | None = None,
+        replicas: int | None = None,
         allow_in_loop: bool = False,
     ) -> None:
         super().__init__(
-            serde=serde, settings=checkpoint_settings(settings, ttl, checkpoint_prefix), principal=principal
+            serde=serde,
+            settings=checkpoint_settings(settings, ttl, checkpoint_prefix, ack, replicas),
+            principal=principal,
         )
         self._owns_driver = driver is None
         self._driver = driver or _driver(redis_url, redis_client, connection_args)
@@ -109,13 +114,13 @@ class RedisSaver(Saver):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """See operations.checkpoints.put."""
-        return self._run("put", checkpoints.put(self.scope, config, checkpoint, metadata, new_versions))
+        return self._run("put", self._durably(checkpoints.put(self.scope, config, checkpoint, metadata, new_versions)))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """See operations.checkpoints.put_writes."""
-        self._run("put_writes", checkpoints.put_writes(self.scope, config, writes, task_id, task_path))
+        self._run("put_writes", self._durably(checkpoints.put_writes(self.scope, config, writes, task_id, task_path)))
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """See operations.checkpoints.get_tuple."""
@@ -159,20 +164,20 @@ class RedisSaver(Saver):
 
     def delete_thread(self, thread_id: str) -> None:
         """See operations.histories.delete_thread."""
-        self._run("delete_thread", histories.delete_thread(self.scope, thread_id))
+        self._run("delete_thread", self._durably(histories.delete_thread(self.scope, thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """See operations.histories.delete_for_runs."""
-        self._run("delete_for_runs", histories.delete_for_runs(self.scope, run_ids))
+        self._run("delete_for_runs", self._durably(histories.delete_for_runs(self.scope, run_ids)))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """See operations.copies.copy_thread."""
-        self._run("copy_thread", copies.copy_thread(self.scope, source_thread_id, target_thread_id))
+        self._run("copy_thread", self._durably(copies.copy_thread(self.scope, source_thread_id, target_thread_id)))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """See operations.histories.prune."""
         for thread_id in histories.several(thread_ids):
-            self._run("prune", histories.prune(self.scope, thread_id, strategy))
+            self._run("prune", self._durably(histories.prune(self.scope, thread_id, strategy)))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

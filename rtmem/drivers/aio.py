@@ -1,12 +1,13 @@
 """The awaiting driver: answers each request of an operation, and sends what many tasks ask for as one write.
 
-Three lanes, so that nobody waits behind somebody slower:
+Four lanes, so that nobody waits behind somebody slower:
 
 - pipelined: one connection. All batches asked for in one tick of the event loop leave as one write; the replies are
   handed out in order. A lone batch is written as it is, without copying.
 - large: batches above `large_bytes_min`, on connections of their own; 1 MB in front of a token's checkpoint would
   delay it by milliseconds.
 - blocking: a command that waits at the server (XREAD BLOCK) has a connection to itself for as long as it waits.
+- durable: the same for what waits for a disk (WAITAOF); groups.py lets many share one such wait.
 
 Cancelling a caller before its batch is written means that nothing happens; afterwards the whole write happens.
 """
@@ -21,6 +22,7 @@ import redis.asyncio
 
 from rtmem.drivers import clients, wire
 from rtmem.drivers.aio_wire import Call
+from rtmem.drivers.groups import AsyncGroups
 from rtmem.drivers.lanes import ExclusiveLane, Lane
 from rtmem.drivers.sync import backoff_s, retry_allowed
 from rtmem.errors import (
@@ -29,7 +31,7 @@ from rtmem.errors import (
     RtmemError,
 )
 from rtmem.settings import Redis
-from rtmem.steps import Batch, Compute, R, Request, Steps
+from rtmem.steps import Batch, Compute, R, Request, Shared, Steps
 
 YIELD_AFTER_US = 1_000
 """How long slices of computing keep the loop before other tasks have their turn.
@@ -96,6 +98,13 @@ class AsyncDriver:
         """The replies to one request. Retries idempotent batches after a lost connection, inside one deadline."""
         if isinstance(request, Compute):
             return await _compute(request)
+        if isinstance(request, Shared):
+            if self._loop is not asyncio.get_running_loop():
+                self._adopt_loop()
+            return await self._groups.join(request)
+        return await self._attempts(request)
+
+    async def _attempts(self, request: Batch) -> list[Any]:
         timeout_ms = self.settings.deadline_ms if request.timeout_ms is None else request.timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
         for attempt in range(self.settings.retries_max + 1):
@@ -127,8 +136,8 @@ class AsyncDriver:
         call = Call(payload, wire.replies_expected(batch), self._lanes_loop.create_future())
         if batch.lane == "auto" and len(payload) < self.settings.large_bytes_min:
             return await self._pipelined.ask(call, deadline)
-        if batch.lane == "blocking":
-            return await self._blocking.ask(call, deadline)
+        if batch.lane in ("blocking", "durable"):
+            return await self._exclusive[batch.lane].ask(call, deadline)
         return await min(self._large, key=Lane.load).ask(call, deadline)
 
     def _adopt_loop(self) -> None:
@@ -142,8 +151,10 @@ class AsyncDriver:
         self._loop = self._lanes_loop = asyncio.get_running_loop()
         self._pipelined = Lane(self._pool, self.settings)
         self._large = [Lane(self._pool, self.settings) for _ in range(LARGE_WIRES_MAX)]
-        self._blocking = ExclusiveLane(self._pool, self.settings)
-        self._lanes: tuple[Lane | ExclusiveLane, ...] = (self._pipelined, *self._large, self._blocking)
+        # Apart, because clients who wait for events must not keep a durable write from its proof.
+        self._exclusive = {name: ExclusiveLane(self._pool, self.settings) for name in ("blocking", "durable")}
+        self._groups = AsyncGroups(self.run)
+        self._lanes: tuple[Lane | ExclusiveLane, ...] = (self._pipelined, *self._large, *self._exclusive.values())
 
     def _abandon(self) -> None:
         for lane in self._lanes:
@@ -154,6 +165,7 @@ class AsyncDriver:
         if self._loop is asyncio.get_running_loop():
             # First: a call that starts while this one waits gets lanes of its own, as any call after closing does.
             self._loop = None
+            await self._groups.aclose()
             await asyncio.gather(*(lane.aclose() for lane in self._lanes))
 
     async def __aenter__(self) -> AsyncDriver:

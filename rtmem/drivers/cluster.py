@@ -74,6 +74,11 @@ class Router:
 
     def answer(self, batch: Batch) -> Asks:
         """The replies to `batch`, gathered from the nodes that own its keys; follows redirections."""
+        if batch.lane == "durable":
+            raise ConfigError(
+                "a Redis Cluster cannot prove a write: WAITAOF speaks of one node. Keep ack 'memory' with appendfsync "
+                "always on its nodes, or use one server (redis+sentinel:// for failover)"
+            )
         if self._stale:
             yield from self._learn_owners()
         replies: list[Any] = [None] * len(batch.commands)

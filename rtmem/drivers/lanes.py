@@ -9,7 +9,8 @@ from typing import Any
 from rtmem.drivers import clients
 from rtmem.drivers.aio_wire import Call, Wire
 from rtmem.drivers.sync import not_sent_in_time
-from rtmem.errors import DeadlineExceededError, RtmemError, ServerUnavailableError
+from rtmem.drivers.translate import copy_of
+from rtmem.errors import DeadlineExceededError, ServerUnavailableError
 from rtmem.settings import Redis
 
 
@@ -86,7 +87,7 @@ class Lane:
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             if not call.future.done():
-                call.future.set_exception(_copy_of(exc))
+                call.future.set_exception(copy_of(exc))
 
     def abandon(self) -> None:
         if self._wire is not None:
@@ -157,15 +158,6 @@ class ExclusiveLane:
         self._closed = True
         await asyncio.gather(*(connection.aclose() for connection in (*self._free, *self._busy)))
         self._free.clear()
-
-
-def _copy_of(exc: Exception) -> Exception:
-    # One exception object raised in several tasks would collect all their tracebacks.
-    if not isinstance(exc, RtmemError):
-        return exc
-    twin = type(exc)(exc.message, **exc.data)
-    twin.__cause__ = exc
-    return twin
 
 
 def _closed_error(where: str) -> ServerUnavailableError:

@@ -14,10 +14,11 @@ from typing import Any
 import redis
 
 from rtmem.drivers import clients, wire
+from rtmem.drivers.groups import SyncGroups
 from rtmem.drivers.translate import connection_error
 from rtmem.errors import DeadlineExceededError, ReadOnlyReplicaError, RtmemError, ServerUnavailableError
 from rtmem.settings import Redis
-from rtmem.steps import Batch, R, Request, Steps
+from rtmem.steps import Batch, Compute, R, Request, Shared, Steps
 
 _READ_BYTES = 256 * 1024
 
@@ -28,6 +29,7 @@ class SyncDriver:
     def __init__(self, pool: Any, settings: Redis | None = None) -> None:
         self.settings = settings or Redis()
         self._wires = _WirePool(pool, self.settings)
+        self._groups = SyncGroups(self.run)
 
     @classmethod
     def connect(cls, url: str, settings: Redis | None = None) -> SyncDriver:
@@ -74,10 +76,15 @@ class SyncDriver:
 
     def answer(self, request: Request) -> list[Any]:
         """The replies to one request. Retries idempotent batches after a lost connection, inside one deadline."""
-        if not isinstance(request, Batch):
+        if isinstance(request, Compute):
             for _ in request.slices:
                 pass
             return []
+        if isinstance(request, Shared):
+            return self._groups.join(request)
+        return self._attempts(request)
+
+    def _attempts(self, request: Batch) -> list[Any]:
         timeout_ms = self.settings.deadline_ms if request.timeout_ms is None else request.timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
         for attempt in range(self.settings.retries_max + 1):

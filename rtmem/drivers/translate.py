@@ -98,5 +98,14 @@ def connection_error(exc: BaseException, where: str) -> RtmemError:
     return errors.ServerError(f"Redis at {where}: {type(exc).__name__}: {text}", where=where)
 
 
+def copy_of(exc: Exception) -> Exception:
+    """`exc` for one more of those it concerns: one object raised in several tasks would collect all tracebacks."""
+    if not isinstance(exc, RtmemError):
+        return exc
+    twin = type(exc)(exc.message, **exc.data)
+    twin.__cause__ = exc
+    return twin
+
+
 def _is_auth_text(text: str) -> bool:
     return text.startswith(("WRONGPASS", "NOAUTH")) or "invalid username-password pair" in text

@@ -11,7 +11,7 @@ from anyio import CapacityLimiter
 
 from rtmem.drivers import AsyncDriver, SyncDriver
 from rtmem.settings import Redis
-from rtmem.steps import Batch, Command
+from rtmem.steps import Batch, Command, R, Steps
 
 Colour = Literal["sync", "async"]
 COLOURS: tuple[Colour, ...] = ("sync", "async")
@@ -32,6 +32,12 @@ class Talker:
         if isinstance(self.driver, AsyncDriver):
             return await self.driver.answer(batch)
         return await anyio.to_thread.run_sync(self.driver.answer, batch, limiter=self._threads)
+
+    async def run(self, steps: Steps[R]) -> R:
+        """What an operation returns."""
+        if isinstance(self.driver, AsyncDriver):
+            return await self.driver.run(steps)
+        return await anyio.to_thread.run_sync(self.driver.run, steps, limiter=self._threads)
 
     async def aclose(self) -> None:
         if isinstance(self.driver, AsyncDriver):

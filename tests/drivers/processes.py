@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -24,11 +25,19 @@ from rtmem.server import binaries
 class Process:
     """A redis-server, or a sentinel, with a directory of its own; kill -9 ends it."""
 
-    def __init__(self, folder: Path, port: int, conf: Sequence[str], *arguments: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        conf: Sequence[str],
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.port = port
         self.url = f"redis://127.0.0.1:{port}"
         self._arguments = arguments
+        self._environment = {**os.environ, **(environment or {})}
         folder.mkdir(parents=True, exist_ok=True)
         lines = [f"port {port}", "bind 127.0.0.1", f"dir {folder}", 'save ""', "logfile log", *conf]
         (folder / "redis.conf").write_text("\n".join(lines) + "\n")
@@ -36,7 +45,9 @@ class Process:
 
     def start(self) -> Self:
         program = str(binaries.find().server)
-        self._process = subprocess.Popen([program, str(self.folder / "redis.conf"), *self._arguments])
+        self._process = subprocess.Popen(
+            [program, str(self.folder / "redis.conf"), *self._arguments], env=self._environment
+        )
         return self
 
     def client(self, **options: object) -> redis.Redis:
@@ -68,12 +79,15 @@ Spawn = Callable[..., Process]
 
 @contextmanager
 def spawning() -> Iterator[Spawn]:
-    """`spawn(*conf, port=0, arguments=())` starts a server; all are killed at the end."""
+    """`spawn(*conf, port=0, arguments=())` starts a server, `environment` on top; all are killed at the end."""
     root = Path(tempfile.mkdtemp(prefix="rtmem-drivers-"))
     made: list[Process] = []
 
-    def spawn(*conf: str, port: int = 0, arguments: Sequence[str] = ()) -> Process:
-        process = Process(root / str(len(made)), port or free_port(), conf, *arguments)
+    def spawn(
+        *conf: str, port: int = 0, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> Process:
+        folder = root / str(len(made))
+        process = Process(folder, port or free_port(), conf, *arguments, environment=environment)
         made.append(process)
         return process
 

@@ -1,0 +1,361 @@
+"""What a write waits for, and the proof that it may be called durable.
+
+    ack        what is proved when the call returns                      what takes the write away
+    memory     Redis has executed it                                     a crash inside the window of appendfsync
+    fsync      an fsync of the AOF that covers it has succeeded          loss of this server's disk
+    replica    so many replicas have it: on their disks and on this      loss of all of them
+               one where this server keeps an AOF (WAITAOF), in their
+               memory where it does not (WAIT)
+
+A write travels as always, and is readable at once. The proof comes after it, on a connection of its own, because
+WAITAOF holds up everything behind it; all who wait for one share the next (`steps.Shared`, group commit):
+
+    SET barrier      WAITAOF waits for the last write of *its own* connection, and that offset counts the writes of
+                     everybody. So it must write, and after the write that is to be proved was answered. It also covers
+                     a write that changed nothing because an earlier attempt had done it already.
+    WAITAOF 1 0 50   again and again, until its numbers say that it is done, or the time is over.
+    INFO             each time. After a failed fsync WAITAOF answers as if it had succeeded (Redis 8.2: the offset moves
+                     on when nothing is left to sync, or with the next fsync that succeeds; 10 of 10 such writes were
+                     lost): `aof_last_write_status` says so, but with other writers on the server only until that next
+                     fsync. So one look at the end is not enough: see Watch. INFO also names who answers.
+
+That process must be the one that executed the write: a server that was restarted in between, or a master that took
+over, can prove nothing about it. So each batch of a durable operation carries an INFO too.
+
+What this cannot see: an fsync that fails in the very second in which an AOF rewrite starts, whose own fsync clears the
+status. Under `always` none of this arises: the server exits at a failed fsync, before it answers.
+
+Not in a Redis Cluster: WAITAOF speaks of one node, and redis-py gives no hold on which.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
+from typing import Any, Final, NamedTuple, TypeVar
+
+from rtmem.errors import (
+    CommandError,
+    ConfigError,
+    NotDurableError,
+    PermissionDeniedError,
+    PersistenceError,
+    RtmemError,
+    ServerError,
+    ServerTooOldError,
+)
+from rtmem.settings import Ack
+from rtmem.steps import Batch, Command, Request, Shared, Steps
+
+R = TypeVar("R")
+
+BARRIER_TTL_MS: Final = 60_000
+STRENGTH: Final[dict[Ack, int]] = {"memory": 0, "fsync": 1, "replica": 2}
+"""An ack may be replaced by a stronger one."""
+
+LOOK_MS: Final = 50
+_REMEMBERED_S: Final = 0.9
+_EXCHANGE_MS: Final = 2_000  # one step of waiting, with connecting and answering
+_WHO: Final[Command] = ("INFO", "server", "replication")
+_STATUS: Final[Command] = ("INFO", "server", "replication", "persistence")
+
+
+class ServerId(NamedTuple):
+    """One life of one server as a master."""
+
+    run_id: str  # changes with every start
+    replication_id: str  # changes when a replica becomes the master
+
+
+@dataclass(slots=True)
+class Watch:
+    """What looking at INFO has told about failed fsyncs, by the clock of whoever looks.
+
+    Under everysec Redis reports a failed fsync until the next one succeeds, which begins a second after the failed one
+    began, at the earliest. So of two looks at most 900 ms apart, both at a moment when no fsync is under way, the
+    second sees every failure of an fsync that began between them.
+    """
+
+    looked_s: float = -inf
+    quiet_s: float = -inf  # the last look that found no fsync under way
+    failed_s: float = -inf  # what was written before this may have been lost by a failure that was seen
+    unseen_s: float = -inf  # what was written before this may have been lost by a failure that nobody saw
+
+    def note(self, fields: dict[str, str], began_s: float, ended_s: float) -> None:
+        """Take in an INFO that was answered between the two times."""
+        self.looked_s = max(self.looked_s, began_s)
+        if fields.get("aof_last_write_status") != "ok":
+            self.failed_s = max(self.failed_s, ended_s)
+        if ended_s - self.quiet_s > _REMEMBERED_S:
+            self.unseen_s = max(self.unseen_s, ended_s - _REMEMBERED_S)
+        if fields.get("aof_pending_bio_fsync", "0") == "0":
+            self.quiet_s = max(self.quiet_s, began_s)
+
+
+@dataclass(slots=True)
+class Promise:
+    """What writes wait for. Shared by all who write through one driver: it remembers what the server can do."""
+
+    ack: Ack
+    replicas: int
+    timeout_ms: int
+    barrier: str  # keys.Keys.barrier
+    waits_for_disk: bool | None = None  # None: the server was not asked yet
+    watch: Watch = field(default_factory=Watch)
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        if self.ack not in STRENGTH:
+            raise ConfigError(f"ack is {self.ack!r}: use one of {', '.join(STRENGTH)}")
+        if self.replicas < 1 or self.timeout_ms < 1:
+            raise ConfigError(
+                f"ack {self.ack!r} with replicas={self.replicas}, ack_timeout_ms={self.timeout_ms}: both are 1 or more"
+            )
+
+    @property
+    def local_min(self) -> int:
+        """How many local fsyncs WAITAOF has to count."""
+        return 1 if self.waits_for_disk else 0
+
+    @property
+    def replicas_min(self) -> int:
+        """How many replicas it has to count."""
+        return self.replicas if self.ack == "replica" else 0
+
+    def wait_command(self) -> Command:
+        """A short wait for both."""
+        if self.waits_for_disk:
+            return ("WAITAOF", 1, self.replicas_min, LOOK_MS)
+        return ("WAIT", self.replicas_min, LOOK_MS)
+
+
+def durably(steps: Steps[R], promise: Promise) -> Steps[R]:
+    """An operation, and then the proof that all it wrote is as durable as promised.
+
+    Raises:
+        NotDurableError: written and readable, but not proved; `data` tells what is known.
+        ConfigError: this server can prove nothing of the kind; nothing was written.
+
+    Redis: the operation's round trips, then 1 that lasts until the next fsync, shared with all who wait. Before the
+        first one 2 more, to ask what the server can do.
+    """
+    if promise.ack == "memory":
+        return (yield from steps)
+    try:
+        yield from prepare(promise)
+    except BaseException:
+        steps.close()
+        raise
+    seen: set[ServerId] = set()
+    since_s = promise.clock()
+    result = yield from _noting_servers(steps, seen)
+    yield from prove(promise, seen, since_s)
+    return result
+
+
+def _noting_servers(steps: Steps[R], seen: set[ServerId]) -> Steps[R]:
+    """`steps`, with the server that answered each batch added to `seen`."""
+    try:
+        request: Request = next(steps)
+        while True:
+            noted = isinstance(request, Batch) and bool(request.commands)
+            try:
+                replies = yield _with_who(request)
+            except RtmemError as exc:
+                request = steps.throw(exc)
+            else:
+                if noted:
+                    *replies, info = replies
+                    seen.add(_server_of(_fields(info)))
+                request = steps.send(replies)
+    except StopIteration as stop:
+        result: R = stop.value
+        return result
+    finally:
+        steps.close()
+
+
+def _with_who(request: Request) -> Request:
+    if isinstance(request, Batch) and request.commands:
+        return replace(request, commands=(*request.commands, _WHO))
+    return request
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment from which on writes are to be proved together."""
+
+    server: ServerId
+    since_s: float
+
+
+def mark(promise: Promise) -> Steps[Mark]:
+    """The beginning of a series of writes, by whichever saver, that `barrier` will prove. Until then somebody has to
+    `look`. Raises ConfigError if this server can prove nothing of the kind."""
+    yield from prepare(promise)
+    since_s = promise.clock()
+    (info,) = yield Batch((_WHO,))
+    return Mark(_server_of(_fields(info)), since_s)
+
+
+def barrier(promise: Promise, since: Mark) -> Steps[None]:
+    """Return once everything that was written since `mark`, by anybody, is as durable as promised.
+
+    Raises:
+        NotDurableError: it is not proved, or another server answers than took the writes.
+
+    Redis: 1 round trip per 50 ms until the next fsync, shared.
+    """
+    if promise.ack != "memory":
+        yield from prepare(promise)
+        yield from prove(promise, (since.server,), since.since_s)
+
+
+# What the server can do ----------------------------------------------------------------------------------------------
+
+
+def prepare(promise: Promise) -> Steps[None]:
+    """Ask the server, once, whether it can keep `promise`. Raises ConfigError with the next step if it cannot."""
+    if promise.ack == "memory" or promise.waits_for_disk is not None:
+        return
+    try:
+        _, info = yield Batch((("WAITAOF", 0, 0, 0), _STATUS), lane="durable")
+    except ServerTooOldError as exc:
+        problem = f"this server has no WAITAOF ({exc.data.get('reply', exc)}): it came with Redis 7.2 and Valkey 7.2"
+        kind: type[ConfigError] = ServerTooOldError
+    else:
+        problem, kind = (yield from _why_nothing_is_synced(_fields(info))), ConfigError
+    if problem and promise.ack == "fsync":
+        raise kind(f"ack 'fsync': {problem}; nothing was written", ack=promise.ack)
+    promise.waits_for_disk = not problem
+
+
+def _why_nothing_is_synced(fields: dict[str, str]) -> Steps[str]:
+    if fields.get("aof_enabled") != "1":
+        return (
+            "this Redis keeps no AOF, so nothing reaches its disk: CONFIG SET appendonly yes (and appendonly yes in "
+            "its redis.conf), or `rtmem up --profile balanced`"
+        )
+    try:
+        (reply,) = yield Batch((("CONFIG", "GET", "appendfsync"),))
+    except (PermissionDeniedError, ServerTooOldError, CommandError):
+        return ""  # hosted servers often forbid CONFIG; then WAITAOF itself will tell
+    policy = dict(reply) if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+    if policy.get(b"appendfsync") == b"no":
+        return (
+            "this Redis has appendfsync no, so it never waits for its disk and has nothing to prove: "
+            "CONFIG SET appendfsync everysec (and in its redis.conf), or always"
+        )
+    return ""
+
+
+# The proof -----------------------------------------------------------------------------------------------------------
+
+
+class _Proof(NamedTuple):
+    """What a server has confirmed of everything it had executed before."""
+
+    server: ServerId
+    local_fsyncs: int  # 1: its own disk
+    replicas: int
+
+
+def prove(promise: Promise, since: Collection[ServerId], since_s: float) -> Steps[None]:
+    """Return once everything that the servers `since` had executed is as durable as promised; `prepare` comes first.
+
+    Args:
+        since_s: when the first of these writes was sent, by the promise's clock.
+
+    Raises:
+        NotDurableError: it is not proved; what was written stays and is readable.
+
+    Redis: 1 round trip per 50 ms of waiting, shared with all who wait.
+    """
+    try:
+        (proof,) = yield Shared(id(promise), partial(_wait, promise))
+    except PersistenceError as exc:
+        raise _not_durable(promise, f"writing to its disk has failed ({exc})", fsync_failed=True) from exc
+    except (ServerError, ConfigError) as exc:
+        promise.waits_for_disk = None  # perhaps another server answers now: ask again what it can do
+        raise _not_durable(promise, f"the proof broke off ({exc})") from exc
+    _judge(promise, proof, since, since_s)
+
+
+def _wait(promise: Promise) -> Steps[_Proof]:
+    """Wait, in short steps, until the server has confirmed what was promised, or the time is over."""
+    ends_s = promise.clock() + promise.timeout_ms / 1_000
+    client = -1
+    while True:
+        # A batch may find itself on another connection than the last one: WAITAOF then knows nothing of the barrier.
+        began_s = promise.clock()
+        barrier = () if client >= 0 else (("SET", promise.barrier, "", "PX", BARRIER_TTL_MS),)
+        this_client, *_, counted, info = yield Batch(
+            (("CLIENT", "ID"), *barrier, promise.wait_command(), _STATUS), lane="durable", timeout_ms=_EXCHANGE_MS
+        )
+        fields = _fields(info)
+        promise.watch.note(fields, began_s, promise.clock())
+        if client not in (-1, this_client):
+            client = -1
+            continue
+        client = this_client
+        local, replicas = (int(number) for number in counted) if promise.waits_for_disk else (0, int(counted))
+        enough = local >= promise.local_min and replicas >= promise.replicas_min
+        if enough or promise.clock() >= ends_s:
+            return _Proof(_server_of(fields), local, replicas)
+
+
+def _judge(promise: Promise, proof: _Proof, since: Collection[ServerId], since_s: float) -> None:
+    """Refuse whatever is less than the promise."""
+    known = {"local_fsyncs": proof.local_fsyncs, "replicas": proof.replicas}
+    if others := [server for server in since if server != proof.server]:
+        what = f"the server that executed it ({others[0].run_id[:8]}) was restarted or replaced"
+        raise _not_durable(promise, what, server_changed=True)
+    if promise.waits_for_disk and since_s <= promise.watch.failed_s:
+        raise _not_durable(promise, "an fsync or a write of the AOF has failed meanwhile", fsync_failed=True, **known)
+    if proof.local_fsyncs < promise.local_min:
+        what = f"no fsync has finished within {promise.timeout_ms} ms; `rtmem doctor` looks at the disk"
+        raise _not_durable(promise, what, **known)
+    if promise.waits_for_disk and since_s < promise.watch.unseen_s:
+        what = (
+            "an fsync, or the server, was so slow that a failure would not have been noticed (Redis forgets one after "
+            "a second); appendfsync always does not have this gap"
+        )
+        raise _not_durable(promise, what, **known)
+    if proof.replicas < promise.replicas_min:
+        how = "with an AOF of their own (appendonly yes) " if promise.waits_for_disk else ""
+        what = f"{proof.replicas} of {promise.replicas} replicas {how}have confirmed it in {promise.timeout_ms} ms"
+        raise _not_durable(promise, what, **known)
+
+
+def look(promise: Promise) -> Steps[None]:
+    """Look once whether the disk has failed. Who proves many writes at once looks at least every half second from the
+    first one on; a look that another has just taken counts too.
+
+    Redis: 1 round trip, or none.
+    """
+    began_s = promise.clock()
+    if promise.waits_for_disk and began_s - promise.watch.looked_s > LOOK_MS / 1_000:
+        (info,) = yield Batch((_STATUS,))
+        promise.watch.note(_fields(info), began_s, promise.clock())
+
+
+def _not_durable(promise: Promise, what: str, **known: Any) -> NotDurableError:
+    return NotDurableError(
+        f"ack {promise.ack!r} is not proved: {what}. The write was executed and is readable, but a crash may take it "
+        "away: write it again, or check that it is there",
+        ack=promise.ack,
+        written=True,
+        **known,
+    )
+
+
+def _fields(info: Any) -> dict[str, str]:
+    text = info.decode("utf-8", "replace") if isinstance(info, bytes) else str(info)
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
+
+
+def _server_of(fields: dict[str, str]) -> ServerId:
+    return ServerId(fields.get("run_id", ""), fields.get("master_replid", ""))
