@@ -1,14 +1,16 @@
-"""`rtmem configs show`: every setting with its value, its unit and its reason, and the Redis profiles."""
+"""`rtmem configs`: every setting with its value, its unit and its reason, and the Redis profiles."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
 import typer
 
-from rtmem.cli import options
+from rtmem.cli import options, screen
+from rtmem.errors import InvalidRequestError
 from rtmem.settings import Settings
 
 app = typer.Typer(help="Settings and the Redis profiles that come with rtmem.", no_args_is_help=True)
@@ -17,15 +19,11 @@ _SECRET: Final = {("redis", "url"), ("gateway", "tokens")}
 _SETTING: Final = re.compile(r"(?P<name>[a-z_]+) = ")
 
 
-@app.callback()
-def _group() -> None:
-    """Keeps `show` a subcommand while it is the only one."""
-
-
 @app.command()
 def show(
     profile: Annotated[
-        str | None, typer.Argument(metavar="[PROFILE]", help="A Redis profile: print its redis.conf instead.")
+        str | None,
+        typer.Argument(metavar="[PROFILE]", help="Print the redis.conf of this profile instead, or sentinel.conf."),
     ] = None,
     config: options.Config = None,
 ) -> None:
@@ -41,10 +39,45 @@ def show(
     from rtmem.server import conf
 
     if profile is not None:
-        typer.echo(conf.profile_text(profile), nl=False)
+        typer.echo(_redis_text(profile), nl=False)
         return
     explained = (conf.folder() / "rtmem.toml").read_text("utf-8")
     typer.echo("\n".join(_in_force(explained.splitlines(), options.load(config))))
+
+
+@app.command()
+def write(
+    profile: Annotated[
+        str,
+        typer.Argument(help="ephemeral, relaxed, balanced, durable or replicated; or sentinel."),
+    ],
+    file: Annotated[Path, typer.Argument(help="The file to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write the redis.conf of a profile, for a Redis of your own.
+
+    Every line has its reason. Add what only your machine knows: dir, maxmemory,
+    bind and a password; all profiles but replicated listen on no port (port 0).
+
+    Examples:
+      [bold]rtmem configs write durable redis.conf[/bold]
+      [bold]rtmem configs write sentinel sentinel.conf[/bold]
+    """
+    text = _redis_text(profile)
+    try:
+        with file.open("w" if force else "x", encoding="utf-8") as target:
+            target.write(text)
+    except FileExistsError as exc:
+        raise InvalidRequestError(f"{file} exists: choose another name, or replace it with --force") from exc
+    except OSError as exc:
+        raise InvalidRequestError(f"{file} cannot be written: {exc.strerror}: choose another place") from exc
+    screen.out.print(f"{profile} written to {file}; add dir, maxmemory, bind and a password")
+
+
+def _redis_text(name: str) -> str:
+    from rtmem.server import conf
+
+    return conf.sentinel_text() if name == "sentinel" else conf.profile_text(name)
 
 
 def _in_force(lines: list[str], settings: Settings) -> list[str]:

@@ -16,6 +16,7 @@ from rich.text import Text
 from rtmem import __version__
 from rtmem.cli import options, screen, threads
 from rtmem.errors import RtmemError
+from rtmem.settings import Profile
 
 if TYPE_CHECKING:
     from rtmem.settings import Settings
@@ -68,18 +69,25 @@ def doctor(
     config: options.Config = None,
     data_dir: options.DataDir = None,
     redis_url: options.RedisUrl = None,
+    profile: Annotated[
+        Profile | None,
+        typer.Option("--profile", help="Hold the Redis to this profile; see `rtmem configs show`."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """Check the installation and the Redis, and say what to fix. Exit code 1 if something must be fixed.
 
     Without --redis-url the embedded Redis is looked at; if none runs, one is tried out in a temporary directory.
+    With --profile, whatever the Redis or its machine promises less than that profile is found, and how to mend it.
 
-    Examples: [bold]rtmem doctor[/bold], [bold]rtmem doctor --redis-url redis://localhost:6379/0 --json[/bold]
+    Examples:
+      [bold]rtmem doctor[/bold]
+      [bold]rtmem doctor --redis-url redis://localhost:6379/0 --profile durable --json[/bold]
     """
     if context.invoked_subcommand:
         return
     settings = options.load(config, data_dir=data_dir, redis_url=redis_url)
-    report = Report([*_installation(), *_redis(settings), *_gateway(settings)])
+    report = Report([*_installation(), *_redis(settings, profile), *_gateway(settings)])
     if as_json:
         body = {"healthy": report.healthy, "checks": [asdict(check) for check in report.checks]}
         typer.echo(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
@@ -122,34 +130,35 @@ def _packages(name: str, packages: tuple[str, ...], if_missing: Status, fix: str
     return Check("ok", name, ", ".join(found))
 
 
-def _redis(settings: Settings) -> list[Check]:
+def _redis(settings: Settings, profile: Profile | None) -> list[Check]:
     from rtmem.server import binaries, directory, embedded
     from rtmem.settings import Server
 
     if settings.redis.url:
-        return _judged("Redis", settings.redis.url, settings)
+        return _judged("Redis", settings.redis.url, settings, profile)
     layout = directory.locate(settings.server.data_dir)
     checks = [Check("ok", "data directory", f"{layout.root}{'' if layout.root.exists() else ' (not made yet)'}")]
     try:
         binaries.find()
         if url := embedded.running_url(settings.server):
-            return [*checks, *_judged("embedded Redis", url, settings)]
+            return [*checks, *_judged("embedded Redis", url, settings, profile)]
         checks.append(Check("info", "embedded Redis", "not running; `rtmem up` starts it. Tried out for this check:"))
         with tempfile.TemporaryDirectory(prefix="rtmem-doctor-") as trial_dir:
-            trial = Server(data_dir=trial_dir, profile=settings.server.profile)
+            trial = Server(data_dir=trial_dir, profile=profile or settings.server.profile)
             with embedded.start(trial) as share:
-                return [*checks, *_judged("trial Redis", share.url, settings)]
+                return [*checks, *_judged("trial Redis", share.url, settings, profile, str(layout.root))]
     except RtmemError as exc:
         return [*checks, Check("error", "embedded Redis", *_split(exc))]
 
 
-def _judged(name: str, url: str, settings: Settings) -> list[Check]:
+def _judged(name: str, url: str, settings: Settings, profile: Profile | None, log_dir: str = "") -> list[Check]:
     from rtmem.drivers import SyncDriver
-    from rtmem.server import probe
+    from rtmem.server import probe, profiles
 
     try:
         with SyncDriver.connect(url, settings.redis) as driver:
-            report = driver.run(probe.ask(settings.checkpoint.prefix))
+            prefix = settings.checkpoint.prefix
+            report = driver.run(profiles.ask(profile, prefix, log_dir) if profile else probe.ask(prefix))
     except RtmemError as exc:
         return [Check("error", name, *_split(exc))]
     checks = [Check("ok", name, report.line)]

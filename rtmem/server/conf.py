@@ -1,4 +1,4 @@
-"""The configuration file of an embedded server: a profile from `configs/redis/`, then what only this machine knows."""
+"""The profiles of `configs/redis/`, and the file of an embedded server: a profile and what only this machine knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from typing import Final
 from rtmem.errors import ConfigError
 from rtmem.server.binaries import Module
 
+# What the embedded server can be; one more is for several machines of one's own.
 PROFILES: Final = ("ephemeral", "relaxed", "balanced", "durable")
+ALL_PROFILES: Final = (*PROFILES, "replicated")
+
+# Directives that a file may repeat, each line for something else.
+MANY_LINES: Final = frozenset({"client-output-buffer-limit"})
 
 _PROFILE_MARK: Final = "# rtmem profile: "
 
@@ -24,6 +29,15 @@ class Site:
     socket: Path
     maxmemory_bytes: int
     modules: tuple[Module, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One line of a profile, with the comment above it."""
+
+    name: str
+    value: str
+    reason: str
 
 
 def folder() -> Path:
@@ -41,10 +55,39 @@ def folder() -> Path:
 
 def profile_text(profile: str) -> str:
     """All lines of a profile, comments included, without anything of this machine."""
-    if profile not in PROFILES:
-        raise ConfigError(f"profile {profile!r} is not one that this version can start: choose one of {PROFILES}")
+    if profile not in ALL_PROFILES:
+        raise ConfigError(f"profile {profile!r} is none of this version: choose one of {ALL_PROFILES}")
     redis = folder() / "redis"
     return (redis / "common.conf").read_text("utf-8") + "\n" + (redis / f"{profile}.conf").read_text("utf-8")
+
+
+def sentinel_text() -> str:
+    """The example of a Sentinel for profile replicated."""
+    return (folder() / "redis" / "sentinel.conf").read_text("utf-8")
+
+
+def directives(profile: str) -> tuple[Directive, ...]:
+    """What a profile sets. A name that it sets twice, as limits per class of client, is there twice; else the last."""
+    found: list[Directive] = []
+    for paragraph in profile_text(profile).split("\n\n"):
+        lines = paragraph.strip().splitlines()
+        reason = " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))
+        for line in lines:
+            if line and not line.startswith("#"):
+                name, _, value = line.partition(" ")
+                found = [one for one in found if one.name != name or name in MANY_LINES]
+                found.append(Directive(name, "" if value == '""' else value, reason))
+    return tuple(found)
+
+
+def require_startable(profile: str) -> None:
+    """Refuse a profile that one server alone cannot keep."""
+    if profile not in PROFILES:
+        raise ConfigError(
+            f"profile {profile!r} needs servers on several machines, and rtmem starts one: choose one of {PROFILES}, "
+            f"or see `rtmem configs show {profile}` and give their address with --redis-url",
+            profile=profile,
+        )
 
 
 def render(profile: str, site: Site, extra: Sequence[str] = ()) -> str:

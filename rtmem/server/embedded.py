@@ -81,6 +81,7 @@ def start(settings: Server, *, program: Binaries | None = None, extra_conf: Sequ
         ServerLoadingError: it is still reading its data after `start_timeout_ms`; it goes on, so try again.
         DeadlineExceededError: another process has been starting or stopping it for too long.
     """
+    conf.require_startable(settings.profile)
     program = program or binaries.find()
     layout = directory.prepare(settings.data_dir)
     share = lock.open_lock(layout.share_lock)

@@ -6,7 +6,7 @@ FUNCTION; what could not be asked is written down as such and never guessed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -26,12 +26,20 @@ _MODULE_NAMES: Final = {"rejson": "json", "searchlight": "search", "ft": "search
 
 _CONFIG_NAMES: Final = ("appendfsync", "no-appendfsync-on-rewrite", "save")
 _INFO: Final[Command] = ("INFO",)
-_CONFIG: Final[Command] = ("CONFIG", "GET", *_CONFIG_NAMES)
 # No library has an empty text: a user who may load functions is told so by a complaint about the text.
 _LOAD_NOTHING: Final[Command] = ("FUNCTION", "LOAD", "")
 
 # A refusal for one of these reasons comes after the ACL has let the command pass.
 _ALLOWED_BUT: Final = (CommandError, ReadOnlyReplicaError, ServerFullError, PersistenceError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One follower, as its master sees it."""
+
+    address: str
+    online: bool
+    lag_s: int  # since it last confirmed anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +61,19 @@ class ServerFacts:
     eviction: str | None = None
     maxmemory_bytes: int | None = None
     used_memory_bytes: int | None = None
+    process_id: int | None = None  # on the server's machine, or in its container
+    replicas: tuple[Replica, ...] | None = None  # of a master
+    master_link_ok: bool | None = None  # of a replica
+    config: Mapping[str, str] = field(default_factory=dict)  # every directive that was asked for and answered
     denied: Mapping[str, str] = field(default_factory=dict)
 
 
-def ask(prefix: str = "rtmem") -> Steps[ServerFacts]:
+def ask(prefix: str = "rtmem", directives: Sequence[str] = ()) -> Steps[ServerFacts]:
     """Ask the server what it is.
 
     Args:
         prefix: of the keys that will be used; whether the user may touch them is asked too.
+        directives: of redis.conf whose values are wanted besides.
 
     Raises:
         ServerLoadingError, ServerUnavailableError, AuthenticationError: there is nobody to ask yet.
@@ -68,15 +81,16 @@ def ask(prefix: str = "rtmem") -> Steps[ServerFacts]:
     Redis: 2 round trips (INFO, CONFIG GET, EXISTS; FUNCTION LOAD of nothing); up to 5 for a restricted user.
     """
     touch: Command = ("EXISTS", f"{prefix}:probe")
+    get_config: Command = ("CONFIG", "GET", *dict.fromkeys((*_CONFIG_NAMES, *directives)))
     denied: dict[str, str] = {}
     hello: Any = None
     try:
-        info, config, _ = yield Batch((_INFO, _CONFIG, touch))
+        info, config, _ = yield Batch((_INFO, get_config, touch))
     except _OPTIONAL:
         info = yield from _ask_one(_INFO, denied)
         if info is None:
             hello = yield from _ask_one(("HELLO",), denied)
-        config = yield from _ask_one(_CONFIG, denied)
+        config = yield from _ask_one(get_config, denied)
         yield from _ask_one(touch, denied)
     yield from _ask_one(_LOAD_NOTHING, denied)
     facts = _read_info(_info_fields(info)) if info is not None else _read_hello(_mapping(hello))
@@ -130,7 +144,22 @@ def _read_info(fields: Mapping[str, str]) -> ServerFacts:
         eviction=fields.get("maxmemory_policy"),
         maxmemory_bytes=_number(fields.get("maxmemory")),
         used_memory_bytes=_number(fields.get("used_memory")),
+        process_id=_number(fields.get("process_id")),
+        replicas=_replicas(fields) if fields.get("role") == "master" else None,
+        master_link_ok=_flag(fields.get("master_link_status"), yes="up"),
     )
+
+
+def _replicas(fields: Mapping[str, str]) -> tuple[Replica, ...]:
+    # slave0:ip=10.0.0.2,port=6379,state=online,offset=1234,lag=0,io-thread=0
+    found = []
+    for number in range(_number(fields.get("connected_slaves")) or 0):
+        line = dict(part.split("=", 1) for part in fields.get(f"slave{number}", "").split(",") if "=" in part)
+        address = f"{line.get('ip', '?')}:{line.get('port', '?')}"
+        found.append(
+            Replica(address=address, online=line.get("state") == "online", lag_s=_number(line.get("lag")) or 0)
+        )
+    return tuple(found)
 
 
 def _product(fields: Mapping[str, str]) -> tuple[str, tuple[int, ...] | None]:
@@ -176,6 +205,7 @@ def _with_config(facts: ServerFacts, config: Mapping[str, Any], denied: Mapping[
         fsync_pauses_on_rewrite=_flag(values.get("no-appendfsync-on-rewrite"), yes="yes"),
         snapshots=bool(values["save"]) if "save" in values else None,
         denied=denied,
+        config=values,
     )
 
 

@@ -52,7 +52,7 @@ def _line(facts: ServerFacts) -> str:
         name_words(facts),
         ", ".join(word for word in (facts.mode, facts.role) if word),
         modules_words(sorted(set(facts.modules) & set(_MODULE_TITLES))) if facts.modules is not None else "",
-        _durability_words(facts),
+        durability_words(facts),
         _memory_words(facts),
     ]
     if facts.denied:
@@ -75,7 +75,8 @@ def modules_words(names: Sequence[str]) -> str:
     return ", ".join(_MODULE_TITLES.get(name, name) for name in names) or "no modules"
 
 
-def _durability_words(facts: ServerFacts) -> str:
+def durability_words(facts: ServerFacts) -> str:
+    """What the log promises, in a few words."""
     if facts.aof is None:
         return ""
     if not facts.aof:
@@ -106,11 +107,21 @@ def dotted_words(version: Sequence[int]) -> str:
 
 
 def _findings(facts: ServerFacts) -> Iterator[Finding]:
+    yield from state_findings(facts)
+    yield from _durability_findings(facts)
+    yield from _memory_findings(facts)
+
+
+def state_findings(facts: ServerFacts) -> Iterator[Finding]:
+    """What is wrong whatever the configuration: kind of server, permissions, modules, failures, a full memory."""
     yield from _kind_findings(facts)
     yield from _permission_findings(facts)
     yield from _module_findings(facts)
-    yield from _durability_findings(facts)
-    yield from _memory_findings(facts)
+    yield from _failure_findings(facts)
+    if facts.maxmemory_bytes and (facts.used_memory_bytes or 0) > 0.9 * facts.maxmemory_bytes:
+        yield Finding(
+            "warning", "over 90 % of maxmemory is used", "writes will soon be refused", "raise maxmemory or prune"
+        )
 
 
 def _kind_findings(facts: ServerFacts) -> Iterator[Finding]:
@@ -171,7 +182,7 @@ def _module_findings(facts: ServerFacts) -> Iterator[Finding]:
         yield Finding("info", "no JSON module", "indexes of other tools over JSON are not possible", DOCKER_LINE)
 
 
-def _durability_findings(facts: ServerFacts) -> Iterator[Finding]:
+def _failure_findings(facts: ServerFacts) -> Iterator[Finding]:
     if facts.aof_write_ok is False:
         yield Finding(
             "error",
@@ -181,9 +192,12 @@ def _durability_findings(facts: ServerFacts) -> Iterator[Finding]:
         )
     if facts.snapshot_ok is False:
         yield Finding("warning", "the last snapshot failed", "writes may be refused (MISCONF)", "free the disk, BGSAVE")
+
+
+def _durability_findings(facts: ServerFacts) -> Iterator[Finding]:
     if facts.aof is False:
         yield Finding(
-            "warning", "AOF is off", _durability_words(facts), "CONFIG SET appendonly yes, then CONFIG REWRITE"
+            "warning", "AOF is off", durability_words(facts), "CONFIG SET appendonly yes, then CONFIG REWRITE"
         )
     elif facts.aof and facts.fsync == "no":
         yield Finding(
@@ -217,11 +231,4 @@ def _memory_findings(facts: ServerFacts) -> Iterator[Finding]:
             "no maxmemory",
             "a full machine kills the server instead of refusing writes",
             "CONFIG SET maxmemory <half of the machine's memory>",
-        )
-    elif (facts.used_memory_bytes or 0) > 0.9 * facts.maxmemory_bytes:
-        yield Finding(
-            "warning",
-            "over 90 % of maxmemory is used",
-            "writes will soon be refused",
-            "raise maxmemory or prune",
         )

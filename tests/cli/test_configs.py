@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from rtmem.server import conf
 from rtmem.settings import Settings
 from tests.cli.commands import environment, rtmem
 
@@ -35,3 +36,28 @@ def test_show_keeps_secrets(tmp_path: Path) -> None:
 def test_show_prints_a_profile_as_redis_conf(tmp_path: Path) -> None:
     shown = rtmem("configs", "show", "durable", env=environment(tmp_path)).stdout
     assert "appendfsync always" in shown
+
+
+def test_show_knows_the_files_for_several_machines(tmp_path: Path) -> None:
+    assert "min-replicas-to-write 1" in rtmem("configs", "show", "replicated", env=environment(tmp_path)).stdout
+    assert "sentinel monitor rtmem" in rtmem("configs", "show", "sentinel", env=environment(tmp_path)).stdout
+
+
+def test_write_makes_a_file_and_replaces_none_unasked(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    target = tmp_path / "redis.conf"
+    assert rtmem("configs", "write", "durable", target, env=env).returncode == 0
+    assert target.read_text() == conf.profile_text("durable")
+    refused = rtmem("configs", "write", "relaxed", target, env=env)
+    assert refused.returncode == 2
+    assert "--force" in refused.stderr
+    assert target.read_text() == conf.profile_text("durable")
+    assert rtmem("configs", "write", "relaxed", target, "--force", env=env).returncode == 0
+    assert target.read_text() == conf.profile_text("relaxed")
+
+
+def test_write_refuses_a_profile_that_does_not_exist(tmp_path: Path) -> None:
+    refused = rtmem("configs", "write", "fast", tmp_path / "redis.conf", env=environment(tmp_path))
+    assert refused.returncode == 2
+    assert "choose one of" in refused.stderr
+    assert not (tmp_path / "redis.conf").exists()

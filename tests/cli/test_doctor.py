@@ -40,3 +40,18 @@ def test_a_redis_that_does_not_answer_fails_with_the_next_step(env: dict[str, st
     assert done.returncode == 1
     assert by_name(done.stdout)["Redis"]["status"] == "error"
     assert not json.loads(done.stdout)["healthy"]
+
+
+def test_a_redis_is_held_to_a_profile(env: dict[str, str], redis_url: str) -> None:
+    # The session's server is ephemeral: less than any other profile promises.
+    done = rtmem("doctor", "--redis-url", redis_url, "--profile", "durable", "--json", env=env)
+    assert done.returncode == 1
+    found = by_name(done.stdout)["AOF is off, and durable keeps a log"]
+    assert (found["status"], found["fix"].partition(",")[0]) == ("error", "CONFIG SET appendonly yes")
+    assert rtmem("doctor", "--redis-url", redis_url, "--profile", "ephemeral", env=env).returncode == 0
+
+
+def test_a_trial_is_held_to_the_profile_it_is_tried_with(env: dict[str, str], tmp_path: Path) -> None:
+    done = rtmem("doctor", "--data-dir", tmp_path / "data", "--profile", "durable", env=env)
+    assert done.returncode == 0, done.stdout
+    assert "AOF always" in done.stdout

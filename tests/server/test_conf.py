@@ -8,8 +8,9 @@ import pytest
 import redis
 
 from rtmem.errors import ConfigError
-from rtmem.server import conf
+from rtmem.server import conf, embedded
 from tests.conftest import ServerFactory
+from tests.server.processes import settings
 
 _UNITS = {"mb": 1024**2, "gb": 1024**3}
 # Read once at start; CONFIG GET tells them in another form or not at all.
@@ -59,6 +60,20 @@ def test_profiles_differ_in_nothing_but_the_log() -> None:
 def test_an_unknown_profile_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"'fast'.*balanced.*durable"):
         conf.profile_text("fast")
+
+
+def test_a_profile_for_several_machines_is_not_started_as_one_server(data_dir: Path) -> None:
+    with pytest.raises(ConfigError, match=r"several machines.*rtmem configs show replicated"):
+        embedded.start(settings(data_dir, profile="replicated"))
+
+
+def test_directives_carry_their_reason_and_the_last_word() -> None:
+    found = {directive.name: directive for directive in conf.directives("replicated")}
+    assert found["port"].value == "6379"
+    assert "nobody follows" in found["min-replicas-to-write"].reason
+    assert found["save"].value == ""
+    limits = [one for one in conf.directives("replicated") if one.name == "client-output-buffer-limit"]
+    assert len(limits) == 3
 
 
 def test_a_rendered_file_tells_its_profile() -> None:
