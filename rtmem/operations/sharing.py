@@ -28,6 +28,7 @@ LARGE_FIRST = 2**51  # numbers from here on are random; all fit the doubles that
 
 _ELEMENTS_PER_PIECE_MAX = 64
 _FIRST_RUN = 4  # elements of the first new piece; the next ones follow from its size
+_SAMPLED_MIN = 256  # a shorter list is fingerprinted in no time
 _PRINTS_PER_SLICE = 256
 _PLAIN = frozenset({int, float, bool, type(None)})
 _PRINTABLE = _PLAIN | {str, dict, list}
@@ -181,12 +182,13 @@ def split(elements: list[Any], cut: Cut, encode: Encode, fresh: Fresh, piece_byt
     Yields now and then, so that a long list can be worked off in slices.
     """
     at = 0
-    if cut.known.numbers:
+    index: dict[bytes, list[tuple[list[bytes], int]]] = {}
+    if cut.known.numbers and not _is_all_new(elements, cut.known, encode):
         for start in range(0, len(elements), _PRINTS_PER_SLICE):
             cut.prints += prints_of(elements[start : start + _PRINTS_PER_SLICE], encode)
             yield
         cut.kept, at = _common_start(cut.prints, cut.known)
-    index = _index(cut.known, cut.kept) if at < len(elements) else {}
+        index = _index(cut.known, cut.kept) if at < len(elements) else {}
     per_piece, run = _FIRST_RUN, at
     while at < len(elements):
         found = _find(index, cut.prints, at) if index else None
@@ -213,6 +215,18 @@ def _store(elements: list[Any], start: int, stop: int, cut: Cut, encode: Encode,
     cut.prints[start:stop] = prints_of(run, encode)
     cut.tail.append(Piece(stop - start, fresh=fresh.add(stored)))
     return max(1, min(_ELEMENTS_PER_PIECE_MAX, bytes_min * len(run) // max(1, len(stored))))
+
+
+def _is_all_new(elements: list[Any], known: ListImage, encode: Encode) -> bool:
+    """Whether nothing of a sample of a long list is stored, so that looking for old pieces is in vain.
+
+    Begin, end and every so-many-th element in between: a list that was appended to, trimmed, edited or summarised has
+    old neighbours in one of them. Being wrong stores old elements once more; it never gives back a wrong value.
+    """
+    if len(elements) < _SAMPLED_MIN:
+        return False
+    sample = elements[:8] + elements[8 : -8 : len(elements) // 48] + elements[-8:]
+    return set(prints_of(sample, encode)).isdisjoint(known.prints)
 
 
 def _common_start(prints: list[bytes], known: ListImage) -> tuple[int, int]:
