@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import redis
-
 from rtmem.checkpoint import AsyncRedisSaver, AsyncShallowRedisSaver, RedisSaver, ShallowRedisSaver
 from rtmem.errors import ServerUnavailableError
 from rtmem.operations.inspection import ThreadReport, inspect_thread
@@ -43,7 +41,7 @@ class Savers:
     """Makes savers of one colour for one server."""
 
     url: str
-    client: redis.Redis
+    client: Any  # redis.Redis, raw: bytes
     loop: Loop
     awaiting: bool
     protocol: int

@@ -14,7 +14,7 @@ from tests.checkpoint.talks import at, grow, message, put, same
 
 BIG = "x" * 70_000
 TTL_MS = 3_600_000
-KEEPING = {"ttl": {"default_ttl": TTL_MS / 60_000}}
+KEEPING: dict[str, Any] = {"ttl": {"default_ttl": TTL_MS / 60_000}}
 
 
 def age(savers: Savers, saver: AnySaver, thread_id: str, ttl_ms: int) -> None:

@@ -42,6 +42,7 @@ def wreck(found: Any) -> None:
     state["messages"][1].additional_kwargs["n"]["at"].append("changed")
     state["messages"][1].tool_calls[0]["args"]["q"].append("changed")
     state["messages"][2].additional_kwargs.clear()
+    state["messages"][3].an_extra_field = "changed"
     state["messages"].append("changed")
     state["notes"][0]["a"][1]["b"] = "changed"
     state["odd"][0]["set"].add("changed")

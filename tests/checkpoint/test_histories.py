@@ -26,7 +26,8 @@ def ids(found: Any) -> list[str]:
 
 def talk(saver: AnySaver, thread_id: str, metadata: list[dict[str, Any]], ns: str = "") -> list[CheckpointTuple]:
     """A chain of checkpoints with these metadata, newest first."""
-    config, before, made = at(thread_id, ns), None, []
+    config, before = at(thread_id, ns), None
+    made: list[CheckpointTuple] = []
     for number, more in enumerate(metadata):
         done = put(saver, config, {"messages": [message(k) for k in range(number)], "n": number}, before, more)
         made.insert(0, done)

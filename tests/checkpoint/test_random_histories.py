@@ -69,9 +69,9 @@ class World:
         """A super-step on top of `parent_id`, of the state as the saver itself hands it out."""
         name = self.name(thread)
         found = saver.get_tuple(at(name, ns, parent_id)) if parent_id else None
-        values = found.checkpoint["channel_values"] if found else {"messages": [message(0)], "step": 1}
+        values: dict[str, Any] = found.checkpoint["channel_values"] if found else {"messages": [message(0)], "step": 1}
         changed = change(values, edit)
-        counters = dict(found.metadata.get("counters_since_delta_snapshot", {})) if found else {}  # type: ignore[call-overload]
+        counters: dict[str, Any] = {**found.metadata.get("counters_since_delta_snapshot", {})} if found else {}
         if delta or counters:
             counters["delta"] = [0, 0]
             changed.add("delta")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rtmem.errors import FunctionMissingError, ServerUnavailableError
@@ -31,7 +33,7 @@ def test_a_library_that_is_missing_after_it_was_loaded_is_an_error() -> None:
 
 @pytest.mark.parametrize("lost_at", [0, 1, 2])
 def test_a_lost_connection_rises_at_every_step(lost_at: int) -> None:
-    script = [MISSING, [b"OK"], [b"answer"]]
+    script: list[Any] = [MISSING, [b"OK"], [b"answer"]]
     with pytest.raises(ServerUnavailableError):
         play(call(NAME, ("k",), ()), [*script[:lost_at], ServerUnavailableError("lost")])
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import redis
 
 from rtmem.checkpoint import RedisSaver
 from tests.checkpoint.colours import Meter, inspect
@@ -16,7 +15,7 @@ KEY, INDEX = "rtmem:t:{/t}:c", "rtmem:t:{/t}:i"
 
 
 @pytest.fixture
-def saver(redis_url: str, redis_client: redis.Redis) -> Iterator[RedisSaver]:
+def saver(redis_url: str, redis_client: Any) -> Iterator[RedisSaver]:
     """A saver and its thread "t" of 20 checkpoints, in order."""
     with RedisSaver(redis_url) as saver:
         grow(saver, "t", 20)
@@ -24,13 +23,14 @@ def saver(redis_url: str, redis_client: redis.Redis) -> Iterator[RedisSaver]:
         yield saver
 
 
-def field(client: redis.Redis, kind: bytes) -> bytes:
+def field(client: Any, kind: bytes) -> bytes:
     """Some field of the thread, always the same."""
     names = client.hkeys(KEY)
-    return min(name for name in names if (name.isdigit() if kind == b"#" else name.startswith(kind)))
+    found: bytes = min(name for name in names if (name.isdigit() if kind == b"#" else name.startswith(kind)))
+    return found
 
 
-Damage = Callable[[redis.Redis], Any]
+Damage = Callable[[Any], Any]
 DAMAGES: dict[str, tuple[Damage, str]] = {
     "piece gone": (lambda c: c.hdel(KEY, field(c, b"#")), "refers to pieces that are gone"),
     "piece left over": (lambda c: c.hset(KEY, b"7777", b"x"), "nothing refers to pieces 7777"),
@@ -56,7 +56,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_found_and_left_as_it_is(name: str, saver: RedisSaver, redis_client: redis.Redis) -> None:
+def test_damage_is_found_and_left_as_it_is(name: str, saver: RedisSaver, redis_client: Any) -> None:
     damage, words = DAMAGES[name]
     damage(redis_client)
     before = redis_client.hgetall(KEY), redis_client.zrange(INDEX, 0, -1)
@@ -65,7 +65,7 @@ def test_damage_is_found_and_left_as_it_is(name: str, saver: RedisSaver, redis_c
     assert (redis_client.hgetall(KEY), redis_client.zrange(INDEX, 0, -1)) == before
 
 
-def test_a_report_counts_what_is_there(saver: RedisSaver, redis_client: redis.Redis) -> None:
+def test_a_report_counts_what_is_there(saver: RedisSaver, redis_client: Any) -> None:
     put(saver, at("t", "sub"), {"n": "x" * 200})
     saver.put_writes(at("t", "", "2"), [("a", 1)], "early")
     report = inspect(saver, "t")
@@ -84,7 +84,7 @@ def test_a_report_counts_what_is_there(saver: RedisSaver, redis_client: redis.Re
     assert not inspect(saver, "unknown").exists
 
 
-def test_what_waits_for_a_sweep_is_garbage_and_no_problem(saver: RedisSaver, redis_client: redis.Redis) -> None:
+def test_what_waits_for_a_sweep_is_garbage_and_no_problem(saver: RedisSaver, redis_client: Any) -> None:
     members = redis_client.zrange(INDEX, 0, -2)
     keys = (KEY, INDEX, "rtmem:t:{/t}:d")
     put(saver, at("t"), {"messages": [message(99)]})

@@ -32,7 +32,8 @@ def test_values_are_read_as_they_were_written(value: Any, compress_bytes_min: in
 
 def test_the_first_byte_names_the_type() -> None:
     serde = Serde(JsonPlusSerializer(), 0)
-    assert [serde.dumps(value)[:1] for value in (None, b"a", bytearray(b"a"), {})] == [b"n", b"b", b"a", b"m"]
+    values: list[Any] = [None, b"a", bytearray(b"a"), {}]
+    assert [serde.dumps(value)[:1] for value in values] == [b"n", b"b", b"a", b"m"]
 
 
 def test_a_foreign_serialisers_type_name_is_kept() -> None:
