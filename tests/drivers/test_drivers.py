@@ -364,7 +364,9 @@ async def test_a_driver_survives_sigstop_while_many_wait(colour: Colour, spawn: 
             for number in range(50):
                 tasks.start_soon(ask, talker, number)
         assert len(errors) == 50
-        assert all(isinstance(exc, DeadlineExceededError) for exc in errors)
+        # The first deadline that passes gives up the silent connection, and who still waited on it hears of that.
+        assert any(isinstance(exc, DeadlineExceededError) for exc in errors)
+        assert all(exc.retryable for exc in errors)
         server.thaw()
         eventually(lambda: _answers(server.port))
         for number in range(50):
