@@ -9,9 +9,10 @@ import pytest
 from langgraph.checkpoint.base import CheckpointTuple
 
 from rtmem import settings as all_settings
-from rtmem.errors import CorruptRecordError, InvalidRequestError, ServerUnavailableError
+from rtmem.errors import CorruptRecordError, InvalidRequestError, RunInProgressError, ServerUnavailableError
 from rtmem.operations import histories
-from tests.checkpoint.colours import AnySaver, Fuse, Meter, Savers, inspect, run
+from rtmem.steps import Batch
+from tests.checkpoint.colours import AnySaver, Fuse, Meter, Savers, inspect, run, watch
 from tests.checkpoint.talks import at, grow, message, put, same
 
 BIG = "x" * 70_000
@@ -342,3 +343,74 @@ class Work:
         hgets = stats.get("cmdstat_hget", {}).get("calls", 0)
         assert hgets <= len(calls) * (records_max * 3 + 20), f"{verb}: {hgets} reads in {len(calls)} calls"
         self._client.config_resetstat()
+
+
+def blocking(savers: Savers) -> Any:
+    """A saver that works also inside the event loop of an awaiting one, where its requests are watched."""
+    return savers.open(awaiting=False, allow_in_loop=True)
+
+
+@pytest.mark.parametrize("with_sweeps", [False, True])
+@pytest.mark.parametrize("job", [copying, pruning, deleting])
+def test_writes_and_sweeps_between_any_two_steps_of_a_job_lose_nothing(
+    savers: Savers, job: Callable[[AnySaver], None], with_sweeps: bool
+) -> None:
+    """Another saver goes on with both threads all the while, on top of pieces that the job may be about to free."""
+    with savers.open() as saver, blocking(savers) as other, savers.open() as witness:
+        for thread_id in ("t", "u"):
+            config, before = at(thread_id), None
+            messages: list[Any] = []
+            for step in range(230):
+                messages = [*messages[-8:], message(step, 70_000 if step == 225 else 40)]
+                done = put(other, config, {"messages": messages}, before, {"run_id": f"r{step % 2}"})
+                config, before = done.config, done.checkpoint
+        latest: dict[str, CheckpointTuple] = {}
+        rounds = 0
+
+        def interfere(request: Any) -> None:
+            nonlocal rounds
+            if not isinstance(request, Batch) or rounds > 24:
+                return
+            rounds += 1
+            for thread_id in ("t", "u"):
+                found = other.get_tuple(at(thread_id))
+                assert found is not None
+                values = found.checkpoint["channel_values"]
+                values["messages"] = [*values["messages"][rounds % 3 :], message(1_000 + rounds)]
+                latest[thread_id] = put(other, found.config, values, found.checkpoint, {"run_id": "going on"})
+            if with_sweeps and rounds % 4 == 0:
+                run(other, histories.prune(other.scope, "u", "keep_latest"))
+
+        watch(saver, interfere)
+        job(saver)
+        assert rounds > 3
+        for thread_id, wanted in latest.items():
+            if job is not copying or thread_id == "t":
+                assert same(witness.get_tuple(at(thread_id)), wanted)
+            assert same(witness.get_tuple(wanted.config), wanted)
+            assert inspect(witness, thread_id).problems == []
+            witness.prune([thread_id])
+            report = inspect(witness, thread_id)
+            assert report.problems == []
+            assert report.garbage == 0
+
+
+def test_a_copy_to_a_thread_that_is_swept_again_and_again_gives_up_and_leaves_nothing(savers: Savers) -> None:
+    with savers.open() as saver, blocking(savers) as other:
+        grow(saver, "t", 45)
+        kept = put(other, at("u"), {"n": 1})
+
+        def interfere(request: Any) -> None:
+            if isinstance(request, Batch) and any(
+                "rtmem_v1_checkpoint_import" in command for command in request.commands
+            ):
+                run(other, histories.prune(other.scope, "u", "keep_latest"))
+
+        watch(saver, interfere)
+        with pytest.raises(RunInProgressError, match="again and again"):
+            saver.copy_thread("t", "u")
+        other.prune(["u"])
+        assert [*other.list(at("u"))] == [kept]
+        report = inspect(other, "u")
+        assert report.problems == []
+        assert report.pieces == 0
