@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
@@ -23,13 +24,11 @@ MESSAGE_BYTES = 320  # as JsonPlusSerializer encodes it
 _TEXT_BYTES = 8_000_000  # slices of a few hundred bytes hardly ever overlap
 
 
+@cache
 def _long_text() -> str:
     source = random.Random(20)
     words = ["".join(source.choices("aeioubcdfghklmnprst", k=source.randint(2, 9))) for _ in range(3_000)]
     return " ".join(source.choices(words, k=_TEXT_BYTES // 6))[:_TEXT_BYTES]
-
-
-_TEXT = _long_text()
 
 
 class Put(NamedTuple):
@@ -43,8 +42,9 @@ class Put(NamedTuple):
 
 def text(size_bytes: int, source: random.Random) -> str:
     """`size_bytes` of words that were hardly ever returned before."""
-    start = source.randrange(len(_TEXT) - size_bytes)
-    return _TEXT[start : start + size_bytes]
+    long_text = _long_text()
+    start = source.randrange(len(long_text) - size_bytes)
+    return long_text[start : start + size_bytes]
 
 
 def _envelope_bytes() -> int:
