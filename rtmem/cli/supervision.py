@@ -44,6 +44,8 @@ class Supervisor:
             self._share.release()
             self._share = again
             screen.note("(embedded Redis had died and was started again)")
+            for sentence in again.report:
+                screen.note(f"({sentence})")
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -93,7 +93,8 @@ def entry_of(name: str) -> Entry | None:
 # --- one file -----------------------------------------------------------------------------------------------------
 
 
-# torn: ends inside a command. open: ends inside a transaction. zeros, garbage: bytes that are no command.
+# torn: ends inside a command. open: ends inside a transaction. zeros: ends in zero bytes, which a file system leaves
+# where data never arrived. garbage: any other bytes that are no command.
 Flaw = Literal["torn", "open", "zeros", "garbage"]
 
 
@@ -135,7 +136,9 @@ def scan(data: Bytes, start: int = 0) -> Scan:
             position, name = _read_entry(data, position)
         except _FlawError as exc:
             first, count = _commands_after(data, position + 1)
-            flaw: Flaw = "zeros" if exc.flaw == "garbage" and is_zero(data, position) else exc.flaw
+            flaw = exc.flaw
+            if flaw == "garbage" and first is None and data[-1:] == b"\0":
+                flaw = "zeros"
             return Scan(size, whole, commands, flaw, pending, first, count)
         if name not in _FRAME:
             pending += 1
@@ -146,12 +149,6 @@ def scan(data: Bytes, start: int = 0) -> Scan:
         if not inside:
             whole, commands, pending = position, commands + pending, 0
     return Scan(size, whole, commands, "open" if inside else None, pending)
-
-
-def is_zero(data: Bytes, start: int) -> bool:
-    """Whether nothing but zero bytes stands from `start` on: what a file system leaves where data never arrived."""
-    step = 1024 * 1024
-    return not any(data[at : at + step].strip(b"\0") for at in range(start, len(data), step))
 
 
 def timestamp_before(data: Bytes, end: int) -> int | None:

@@ -54,7 +54,8 @@ def test_a_scan_may_begin_between_two_commands() -> None:
         (b"*1\r\n:1\r\n", "garbage"),
         (b"*1\r\n$-1\r\n", "garbage"),
         (b"*1\r\n$4\r\nPI\0\0\r\n", "garbage"),  # a name that is none
-        (SET[:-2] + b"\0\0", "garbage"),  # Redis skips a value's line end unread
+        (SET[:-2] + b"\0\0", "zeros"),  # Redis skips a value's line end unread
+        (SET[:-9] + bytes(4_096), "zeros"),  # a command whose end, and all behind it, never arrived
         (b"#TX:1\r\n", "garbage"),
         (b"#" + b"T" * 100, "garbage"),
         (b"#TS:17", "torn"),
