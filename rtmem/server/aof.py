@@ -26,6 +26,8 @@ _FILE_NAME: Final = re.compile(r"appendonly\.aof\.(?P<seq>[0-9]+)\.(?P<role>base
 # What Redis adds around commands; as Redis writes them and as a client may have sent them. An annotation has no name.
 _FRAME: Final = frozenset((b"", b"MULTI", b"EXEC", b"SELECT", b"multi", b"exec", b"select"))
 _LENGTHS: Final = {mark: re.compile(rb"\%b([0-9]{1,10})\r\n" % mark) for mark in (b"*", b"$")}
+_LENGTH_PREFIXES: Final = {mark: re.compile(rb"\%b([0-9]{1,10}\r?)?" % mark) for mark in (b"*", b"$")}
+_ANNOTATION_PREFIX: Final = re.compile(rb"#(T(S(:([0-9]{1,11}\r?)?)?)?)?")
 _LINE_BYTES_MAX: Final = 64  # of a length or an annotation; Redis writes at most 24
 _COMMAND_START: Final = re.compile(rb"\*[1-9][0-9]{0,9}\r\n\$[0-9]{1,10}\r\n")
 _TIMESTAMP: Final = re.compile(rb"#TS:([0-9]{9,11})\r\n")
@@ -106,6 +108,7 @@ class Scan:
     whole_bytes: int  # where the last whole command, or whole transaction, ends
     commands: int  # whole ones between where the scan began and `whole_bytes`; MULTI, EXEC and SELECT do not count
     flaw: Flaw | None = None
+    broken_at: int | None = None  # the first byte that cannot be right; the size, when everything there could go on
     commands_behind: int = 0  # whole ones after `whole_bytes` that belong to a transaction without an end
     first_after: int | None = None  # where the first whole command after the damage starts
     commands_after: int = 0  # whole ones after the damage
@@ -139,7 +142,7 @@ def scan(data: Bytes, start: int = 0) -> Scan:
             flaw = exc.flaw
             if flaw == "garbage" and first is None and data[-1:] == b"\0":
                 flaw = "zeros"
-            return Scan(size, whole, commands, flaw, pending, first, count)
+            return Scan(size, whole, commands, flaw, exc.broken_at, pending, first, count)
         if name not in _FRAME:
             pending += 1
         elif name.upper() == b"MULTI":
@@ -148,7 +151,7 @@ def scan(data: Bytes, start: int = 0) -> Scan:
             inside = False
         if not inside:
             whole, commands, pending = position, commands + pending, 0
-    return Scan(size, whole, commands, "open" if inside else None, pending)
+    return Scan(size, whole, commands, "open", size, pending) if inside else Scan(size, whole, commands)
 
 
 def timestamp_before(data: Bytes, end: int) -> int | None:
@@ -166,17 +169,19 @@ def timestamps_after(data: Bytes, start: int) -> tuple[int, int] | None:
 
 
 class _FlawError(Exception):
-    def __init__(self, flaw: Flaw) -> None:
+    def __init__(self, flaw: Flaw, broken_at: int) -> None:
         self.flaw: Flaw = flaw
+        self.broken_at = broken_at
 
 
 def _read_entry(data: Bytes, position: int) -> tuple[int, bytes]:
     """Where the command or annotation at `position` ends, and the command's name; no name for an annotation."""
     if data[position : position + 1] == b"#":
         return _read_annotation(data, position), b""
+    start = position
     arguments, position = _read_length(data, position, b"*")
     if arguments < 1:
-        raise _FlawError("garbage")
+        raise _FlawError("garbage", start + 1)
     name = b""
     length_line = _LENGTHS[b"$"]
     for number in range(arguments):
@@ -185,14 +190,14 @@ def _read_entry(data: Bytes, position: int) -> tuple[int, bytes]:
         length, start = (int(match[1]), match.end()) if match else _read_length(data, position, b"$")
         position = start + length + 2
         if position > len(data):
-            raise _FlawError("torn")
+            raise _FlawError("torn", len(data))
         if data[position - 2 : position] != b"\r\n":
-            raise _FlawError("garbage")
+            raise _FlawError("garbage", position - 2 + (data[position - 2 : position - 1] == b"\r"))
         if number == 0:
             name = data[start : start + length]
             # The name is the one argument whose shape is known; printable, so that it can be shown too.
             if not name.isascii() or not name.decode("ascii").isprintable():
-                raise _FlawError("garbage")
+                raise _FlawError("garbage", start + next(at for at, byte in enumerate(name) if not 32 <= byte < 127))
     return position, name
 
 
@@ -201,18 +206,21 @@ def _read_annotation(data: Bytes, position: int) -> int:
     line = data[position : line_end + 1 if line_end >= 0 else position + _LINE_BYTES_MAX]
     if _TIMESTAMP.fullmatch(line):
         return line_end + 1
-    at_end = line_end < 0 and position + len(line) == len(data)
-    raise _FlawError("torn" if at_end and re.fullmatch(rb"#(T(S(:([0-9]*\r?)?)?)?)?", line) else "garbage")
+    raise _unfinished(data, position, line, _ANNOTATION_PREFIX)
 
 
 def _read_length(data: Bytes, position: int, mark: bytes) -> tuple[int, int]:
     """The number in a line such as `$12`, and where the next line starts."""
     if match := _LENGTHS[mark].match(data, position):
         return int(match[1]), match.end()
-    rest = data[position : position + _LINE_BYTES_MAX]
-    at_end = position + len(rest) == len(data)
-    digits = rest[1:].removesuffix(b"\r")
-    raise _FlawError("torn" if at_end and rest[:1] in (b"", mark) and (not digits or digits.isdigit()) else "garbage")
+    raise _unfinished(data, position, data[position : position + _LINE_BYTES_MAX], _LENGTH_PREFIXES[mark])
+
+
+def _unfinished(data: Bytes, position: int, line: bytes, prefix: re.Pattern[bytes]) -> _FlawError:
+    """The flaw of a line at `position` that is not whole, whose right beginning matches `prefix`."""
+    match = prefix.match(line)
+    broken_at = position + (match.end() if match else 0)
+    return _FlawError("torn" if broken_at == len(data) else "garbage", broken_at)
 
 
 def _commands_after(data: Bytes, start: int) -> tuple[int | None, int]:

@@ -319,7 +319,8 @@ def _found_words(scan: aof.Scan, seen: Seen, *, short: bool) -> str:
 def _consent_words(scan: aof.Scan, seen: Seen, *, short: bool) -> str:
     if short:
         return "what a disk has once, no power cut takes away: this was cut, or restored from an older copy"
-    if scan.whole_bytes < seen.synced_bytes:
+    if scan.broken_at is not None and scan.broken_at < seen.synced_bytes:
+        # Not `whole_bytes`: what was marked while a server wrote may end inside a command.
         return f"{seen.synced_bytes} bytes of it had reached the disk: this is not the end that a power cut tears off"
     if scan.first_after is not None:
         return f"whole commands follow the damage, from byte {scan.first_after} on"

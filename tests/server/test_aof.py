@@ -37,9 +37,23 @@ def test_every_cut_is_found_at_the_end_of_the_last_whole_thing() -> None:
 
 
 def test_a_scan_may_begin_between_two_commands() -> None:
+    size = 3 * len(SET) - 1
     assert aof.scan(SET + SET + SET[:-1], len(SET)) == aof.Scan(
-        size=3 * len(SET) - 1, whole_bytes=2 * len(SET), commands=1, flaw="torn"
+        size=size, whole_bytes=2 * len(SET), commands=1, flaw="torn", broken_at=size
     )
+
+
+def test_the_first_wrong_byte_is_found_wherever_it_is_in_the_frame() -> None:
+    data = SET + MULTI + NOTE + SET + EXEC
+    values = {len(SET) + len(MULTI + NOTE) + SET.index(b"v") + at for at in range(4)} | {
+        SET.index(b"v") + at for at in range(4)
+    }
+    for place in range(len(data)):
+        scan = aof.scan(data[:place] + b"\0" + data[place + 1 :])
+        if scan.flaw is None:
+            assert place in values or data[place : place + 1] in b"k", "a flipped byte inside a value is not seen"
+        else:
+            assert scan.broken_at == place, (place, scan)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rtmem.errors import ConfigError, DataDamagedError, DataDirectoryError, ServerStartError
-from rtmem.server import aof, damage, repair
+from rtmem.server import aof, damage, marker, repair
 from tests.conftest import kill_server
 from tests.server import logs
 from tests.server.logs import Log
@@ -171,6 +171,17 @@ def test_bytes_that_had_reached_the_disk_do_not_vanish_in_silence(log: Log) -> N
                 pass
             os.truncate(copy.increments[0], size)
             refused_then_accepted(copy, log.expected(size)[1], "had reached the disk")
+
+
+def test_what_was_marked_in_the_middle_of_a_write_is_an_unfinished_end_all_the_same(log: Log) -> None:
+    # Somebody joins while Redis writes: what he sees, and syncs, ends inside a command. Then the power fails.
+    whole = log.increments[0].read_bytes()
+    for size in (log.ledger[0][1] + 20, log.ledger[-1][1] - 3):
+        for tail in (b"", bytes(600), b"\xff" * 600):
+            with log.copy() as copy:
+                copy.increments[0].write_bytes(whole[:size])
+                marker.keep(copy.layout)
+                starts_with(copy, whole[:size] + tail, size)
 
 
 def test_a_vanished_log_is_no_new_start(log: Log) -> None:
