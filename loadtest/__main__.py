@@ -16,7 +16,11 @@ def main() -> int:
         benchmark = import_module(f"loadtest.{name}")
         benchmark.add_arguments(commands.add_parser(name, help=what, description=benchmark.__doc__))
     given = parser.parse_args()
-    result: int = import_module(f"loadtest.{given.name}").main(given)
+    try:
+        result: int = import_module(f"loadtest.{given.name}").main(given)
+    except KeyboardInterrupt:
+        # Its servers are stopped and its folders gone by now; a traceback would say nothing.
+        return 130
     return result
 
 

@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peers", action="store_true", help="with the other savers (extra `bench`)")
     parser.add_argument("--quick", action="store_true", help="under a minute: fewer rounds, the main sizes only")
     parser.add_argument("--full", action="store_true", help="more rounds, and 1,000,000 threads")
+    parser.add_argument("--threads", type=int, default=0, help="many threads: how many (50,000; --full: 1,000,000)")
     parser.add_argument("--only", default="", help="run only experiments whose name contains one of these, by comma")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="order of turns and all content")
     parser.add_argument("--out", type=Path, default=Path("results"), help="where checkpoint.json and .png go")
@@ -109,7 +110,7 @@ async def _experiments(given: argparse.Namespace, server: Server, bar: Bar, note
         )
         experiments = [await step() for name, step in _steps(given, bench, connection) if _wanted(given, name)]
         if _wanted(given, "many threads"):
-            many = 1_000_000 if given.full else 5_000 if given.quick else 50_000
+            many = given.threads or (1_000_000 if given.full else 5_000 if given.quick else 50_000)
             for kind in rtmem_kinds(cache=False):
                 experiments += await many_threads(bench, kind, many)
         return experiments
