@@ -36,6 +36,9 @@ _METADATA_SHOWN = ("langgraph_node", "langgraph_step", "checkpoint_ns", "ls_prov
 Tell = Callable[[TurnEvent], Awaitable[None]]
 """Takes one event, and may make the turn wait: for room, or until the event is stored."""
 
+BeforeEnd = Callable[[], Awaitable[Mapping[str, Any]]]
+"""Does what has to be done before the end of a turn is told, and says what shall be told with it."""
+
 
 async def run(
     graph: Graph,
@@ -44,6 +47,7 @@ async def run(
     *,
     graph_name: str,
     tell: Tell,
+    before_end: BeforeEnd | None = None,
 ) -> None:
     """Run one turn; `tell` its events, from lifecycle `running` to `completed`, `interrupted` or `failed`.
 
@@ -55,6 +59,8 @@ async def run(
     Args:
         turn_input: the graph's input; a Command resumes an interrupted run, None continues from the last checkpoint.
         config: with thread_id; the graph must carry the saver of the right principal.
+        before_end: awaited when everything is stored, before `completed` or `interrupted` is told; what it returns is
+            told with it.
     """
     await tell(_lifecycle("running", graph_name))
     translator = _Translator()
@@ -87,7 +93,10 @@ async def run(
         await tell(failed(graph_name, _described(error)))
     else:
         outcome = "interrupted" if translator.waiting else "completed"
-        await tell(_lifecycle(outcome, graph_name, checkpoint_id=translator.checkpoint_id))
+        end = _lifecycle(outcome, graph_name, checkpoint_id=translator.checkpoint_id)
+        if before_end is not None:
+            end.data.update(await before_end())
+        await tell(end)
 
 
 async def _start(graph: Graph, turn_input: Any, config: RunnableConfig) -> AsyncGraphRunStream:

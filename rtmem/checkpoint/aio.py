@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -21,7 +21,7 @@ from rtmem import settings as all_settings
 from rtmem.checkpoint.base import Saver, checkpoint_settings, unsupported
 from rtmem.checkpoint.sync import NO_HISTORY, redis_settings
 from rtmem.drivers import AsyncDriver
-from rtmem.errors import ConfigError, WrongColourError
+from rtmem.errors import ConfigError, ServerError, WrongColourError
 from rtmem.operations import checkpoints, copies, delta_channels, durability, histories
 from rtmem.operations.durability import Mark
 from rtmem.operations.functions import library_of
@@ -170,7 +170,9 @@ class AsyncRedisSaver(Saver):
     async def awatch(self, ack: Ack) -> NoReturn:
         """Look after the server's disk until cancelled: a failed fsync is told for a second only."""
         while True:
-            await self._driver.run(durability.look(self.promise(ack)))
+            # A server that does not answer was not looked at: then `aprove` will refuse.
+            with suppress(ServerError):
+                await self._driver.run(durability.look(self.promise(ack)))
             await asyncio.sleep(WATCH_INTERVAL_S)
 
     async def aprove(self, ack: Ack, since: Mark) -> None:

@@ -41,6 +41,12 @@ class RedisSaver(Saver):
         checkpoint_write_prefix: accepted for langgraph-checkpoint-redis; writes live in the hash of their thread.
         principal: the tenant; a stored thread is (principal, thread_id).
         serde: LangGraph serialiser; JsonPlusSerializer by default.
+        ack: what every write waits for: "memory" (Redis has it), "fsync" (on this server's disk), "replica" (see
+            operations.durability). LangGraph's `durability` says when a checkpoint is written, `ack` how safe:
+            "sync" + "fsync" has each step on disk before the next one starts; "async" + "fsync" lets the next step run
+            meanwhile, and all are on disk when invoke() returns; "exit" + "fsync" is one such write at the end.
+            NotDurableError: written and readable, but not proved within settings.ack_timeout_ms.
+        replicas: how many replicas ack "replica" asks for.
         allow_in_loop: let calls inside a running event loop block it (notebooks).
     """
 

@@ -31,16 +31,17 @@ from rtmem.errors import (
     StaleWriterError,
     UnsupportedError,
 )
+from rtmem.gateway.durability import CONFIG_KEY, Promise, Prover, ack_of
 from rtmem.gateway.protocol import InputRespondParams, RunStartParams
 from rtmem.gateway.threads import LiveThread, Run
 from rtmem.records import TurnEvent
-from rtmem.settings import Gateway
+from rtmem.settings import Ack, Gateway
 
 _logger: Final = logging.getLogger(__name__)
-_RESERVED: Final = frozenset({"thread_id", "principal", "checkpoint_ns", "checkpoint_map"})
+_RESERVED: Final = frozenset({"thread_id", "principal", "checkpoint_ns", "checkpoint_map", CONFIG_KEY})
 
 
-class Saver(Protocol):
+class Saver(Prover, Protocol):
     """A saver of many people's threads, such as checkpoint.AsyncRedisSaver."""
 
     def bind(self, principal: str) -> BaseCheckpointSaver[Any]:
@@ -161,25 +162,34 @@ class Runs:
         client_config: Mapping[str, Any],
         metadata: Mapping[str, Any],
     ) -> Run:
-        if self._draining:
-            raise DrainingError("this gateway is shutting down: reconnect and start the run again")
         graph = self._graph(thread.principal, assistant_id)
         run = Run(str(uuid.uuid4()), assistant_id)
-        config = _run_config(thread, run, client_config, metadata)
+        config, ack = _run_config(thread, run, client_config, metadata, self._settings.turn_durability)
+        promise = await Promise.give(self._savers[assistant_id], ack)
+        if self._draining:
+            raise DrainingError("this gateway is shutting down: reconnect and start the run again")
         thread.begin(run)
         self._at_work.add(run)
-        self._tasks.start_soon(self._run, thread, run, graph, turn_input, config, name=f"run {run.id}")
+        self._tasks.start_soon(self._run, thread, run, graph, turn_input, config, promise, name=f"run {run.id}")
         await run.accepted.wait()
         if run.error is not None:
             raise run.error
         return run
 
-    async def _run(self, thread: LiveThread, run: Run, graph: Graph, turn_input: Any, config: RunnableConfig) -> None:
+    async def _run(
+        self,
+        thread: LiveThread,
+        run: Run,
+        graph: Graph,
+        turn_input: Any,
+        config: RunnableConfig,
+        promise: Promise,
+    ) -> None:
         """Drive one turn to its end. Whatever happens, the thread is told how it ended; nothing is raised."""
         failure = "cancelled"
         try:
             with run.scope:
-                failure = await self._drive(thread, run, graph, turn_input, config)
+                failure = await self._drive(thread, run, graph, turn_input, config, promise)
             failure = run.stop_reason if run.scope.cancelled_caught else failure
         finally:
             # Reached by cancellation too (the whole gateway is being torn down): say so, but briefly.
@@ -191,7 +201,15 @@ class Runs:
             self._ended.set()
             self._ended = anyio.Event()
 
-    async def _drive(self, thread: LiveThread, run: Run, graph: Graph, turn_input: Any, config: RunnableConfig) -> str:
+    async def _drive(
+        self,
+        thread: LiveThread,
+        run: Run,
+        graph: Graph,
+        turn_input: Any,
+        config: RunnableConfig,
+        promise: Promise,
+    ) -> str:
         """Publish the events of a turn. Returns why it could not tell its own end, or an empty string."""
         failure = ""
         try:
@@ -204,7 +222,10 @@ class Runs:
                         run.accepted.set()
                         beside.start_soon(thread.flush_continuously)
 
-                await turn.run(graph, turn_input, config, graph_name=run.assistant_id, tell=tell)
+                beside.start_soon(promise.watch)
+                await turn.run(
+                    graph, turn_input, config, graph_name=run.assistant_id, tell=tell, before_end=promise.keep
+                )
                 await thread.flush()
                 beside.cancel_scope.cancel()
         except* RtmemError as group:
@@ -266,13 +287,22 @@ def _first(group: BaseExceptionGroup[Any]) -> Exception:
 
 
 def _run_config(
-    thread: LiveThread, run: Run, client_config: Mapping[str, Any], metadata: Mapping[str, Any]
-) -> RunnableConfig:
-    """The run's config: what the client may choose, then what it may not. Raises InvalidRequestError."""
+    thread: LiveThread,
+    run: Run,
+    client_config: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    turn_durability: Ack,
+) -> tuple[RunnableConfig, Ack]:
+    """The run's config: what the client may choose, then what it may not; and what its end waits for.
+
+    Raises InvalidRequestError.
+    """
     try:
         chosen = msgspec.convert(client_config, _ClientConfig)
     except msgspec.ValidationError as exc:
         raise InvalidRequestError(f"config: {exc}: correct it") from exc
+    metadata = {**chosen.metadata, **metadata}
+    ack = ack_of(turn_durability, chosen.configurable, metadata)
     configurable = {
         name: value
         for name, value in chosen.configurable.items()
@@ -281,10 +311,10 @@ def _run_config(
     }
     config: RunnableConfig = {
         "configurable": {**configurable, "thread_id": thread.thread_id, "principal": thread.principal},
-        "metadata": {**chosen.metadata, **metadata, "assistant_id": run.assistant_id, "run_id": run.id},
+        "metadata": {**metadata, "assistant_id": run.assistant_id, "run_id": run.id},
         "tags": chosen.tags,
         "run_id": uuid.UUID(run.id),
     }
     if chosen.recursion_limit is not None:
         config["recursion_limit"] = chosen.recursion_limit
-    return config
+    return config, ack
