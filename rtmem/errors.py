@@ -30,6 +30,7 @@ RtmemError
 ├── StorageError                   what is stored contradicts itself or this program
 │   ├── DataDamagedError           the embedded server's log lost something; `rtmem repair` tells what
 │   ├── CorruptRecordError         an index leads to nothing, or bytes do not decode
+│   ├── StateUnreadableError       a graph's reducers refuse what its last run left stored
 │   ├── NewerLayoutError           written by a newer rtmem
 │   ├── StaleWriterError           the fencing token is older than the thread's
 │   └── ThreadDeletedError         a late write to a thread that was deleted meanwhile
@@ -170,6 +171,10 @@ class DataDamagedError(StorageError):
 
 
 class CorruptRecordError(StorageError):
+    pass
+
+
+class StateUnreadableError(StorageError):
     pass
 
 

@@ -2,7 +2,8 @@
 
 A command that was understood but cannot be done is answered with status 200 and the protocol's error envelope: the
 SDKs show its message to their caller, while of a 4xx they show the status only. Status codes are for what happens
-before a command is understood: 400 not a command, 401 token, 413 too large, 422 id too long.
+before a command is understood: 400 not a command, 401 token, 413 too large, 422 id too long. A state that is asked for
+by GET and that its own graph refuses is 409.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from rtmem.errors import (
     RtmemError,
     RunInProgressError,
     ServerError,
+    StateUnreadableError,
     UnauthorizedError,
     UnsupportedError,
 )
@@ -33,6 +35,7 @@ from rtmem.gateway.protocol import InputRespondParams, RunStartParams, StateGetP
 from rtmem.gateway.sse import EventStream
 from rtmem.gateway.state import body_of, result_of
 from rtmem.gateway.threads import LiveThread
+from rtmem.keys import check_id
 
 if TYPE_CHECKING:
     from rtmem.gateway.app import Gateway
@@ -48,6 +51,7 @@ _STATUS: Final[tuple[tuple[type[RtmemError], int], ...]] = (
     (UnauthorizedError, 401),
     (GraphNotFoundError, 404),
     (RunInProgressError, 409),
+    (StateUnreadableError, 409),
     (IdTooLongError, 422),
     (TooLargeError, 413),
     (InvalidRequestError, 400),
@@ -99,7 +103,7 @@ class Http:
         """A thread needs no creating: this answers what the SDKs expect, with a fresh id if none is asked for."""
         principal = self._gateway.principal(request)
         asked = protocol.decode_object(await self._body(request) or b"{}")
-        thread_id = asked.get("thread_id") or str(uuid.uuid4())
+        thread_id = check_id(asked.get("thread_id") or str(uuid.uuid4()), "thread_id")
         thread = self._gateway.threads.get(principal, thread_id)
         return _json(await self._thread_body(thread))
 

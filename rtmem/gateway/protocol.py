@@ -110,6 +110,9 @@ class _Envelope(msgspec.Struct, frozen=True):
     params: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+# A RecursionError: JSON so deep that reading it would exhaust the stack.
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+
 _envelopes: Final = msgspec.json.Decoder(_Envelope)
 _ids: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -123,7 +126,7 @@ def decode_command(frame: bytes | str) -> Command:
     """
     try:
         envelope = _envelopes.decode(frame)
-    except (msgspec.DecodeError, UnicodeError) as exc:
+    except _UNREADABLE as exc:
         raise MalformedFrameError(
             f'a frame is not a command: {exc}: send {{"id": 1, "method": "...", "params": {{...}}}}',
             command_id=_id_of(frame),
@@ -136,7 +139,7 @@ def decode_command(frame: bytes | str) -> Command:
         )
     try:
         params = msgspec.json.decode(envelope.params, type=shape)
-    except (msgspec.DecodeError, UnicodeError) as exc:
+    except _UNREADABLE as exc:
         raise MalformedFrameError(f"{envelope.method}: {exc}: correct params", command_id=envelope.id) from exc
     if isinstance(params, SubscribeParams):
         _check_subscription(params, envelope.id)
@@ -159,7 +162,7 @@ def _id_of(frame: bytes | str) -> int | None:
     """The id of a frame that is not a command, so that its sender can match the error."""
     try:
         found = _ids.decode(frame).get("id")
-    except (msgspec.DecodeError, UnicodeError):
+    except _UNREADABLE:
         return None
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
@@ -304,5 +307,5 @@ def decode_object(body: bytes) -> dict[str, Any]:
     """A JSON object that is not a command. Raises MalformedFrameError."""
     try:
         return _ids.decode(body)
-    except (msgspec.DecodeError, UnicodeError) as exc:
+    except _UNREADABLE as exc:
         raise MalformedFrameError(f"the body is not a JSON object: {exc}: correct it") from exc

@@ -29,6 +29,7 @@ from rtmem.errors import (
     RtmemError,
     ServerError,
     StaleWriterError,
+    StateUnreadableError,
     UnsupportedError,
 )
 from rtmem.gateway.durability import CONFIG_KEY, Promise, Prover, ack_of
@@ -115,6 +116,7 @@ class Runs:
 
         Raises:
             InvalidRequestError: the thread has no subgraph `namespace`.
+            StateUnreadableError: the graph itself cannot put its state together.
             ServerError: Redis does not answer.
         """
         saver = next(iter(self._savers.values())).bind(thread.principal)
@@ -132,7 +134,18 @@ class Runs:
                 "use one that its events carry, or [] for the graph itself",
                 namespace=namespace,
             )
-        return await self._graph(thread.principal, assistant_id).aget_state(config)
+        try:
+            return await self._graph(thread.principal, assistant_id).aget_state(config)
+        except RtmemError:
+            raise
+        except Exception as exc:
+            # LangGraph applies stored writes through the graph's own reducers, which refuse what they refused the run.
+            raise StateUnreadableError(
+                f"thread {thread.thread_id!r}: graph {assistant_id!r} cannot put its state together: "
+                f"{type(exc).__name__}: {exc}: its last run was given or wrote what does not fit the graph; "
+                "start a run with a correct input",
+                thread_id=thread.thread_id,
+            ) from exc
 
     def assistant_of(self, snapshot: StateSnapshot | None) -> str:
         """Which graph wrote `snapshot`."""

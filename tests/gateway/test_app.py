@@ -191,6 +191,8 @@ def frame_of(method: str, **params: Any) -> str:
         (frame_of("input.respond"), "invalid_argument", 3),
         (frame_of("input.respond", interrupt_id="x", response=1), "no_such_interrupt", 3),
         ("[" * 100_000, "invalid_argument", None),
+        ('{"id": 3, "x": ' + "[" * 100_000 + "]" * 100_000 + "}", "invalid_argument", None),
+        ('{"id": 3, "method": "state.get", "params": {"x": ' + '{"x":' * 5_000, "invalid_argument", None),
     ],
 )
 async def test_a_bad_frame_is_answered_and_the_connection_stays(
@@ -217,6 +219,11 @@ async def test_http_answers_a_bad_body_400_and_a_failed_command_in_an_envelope(s
         subscribed = await post(served, path, command("subscription.subscribe", channels=["values"]))
         assert subscribed.json()["error"] == "not_supported"
         assert (await post(served, path, b"x" * 10_001)).status_code == 413
+        deep = b'{"x":' * 2_000
+        for deep_path in (path, "/threads", "/threads/t/stream/events"):
+            assert (await post(served, deep_path, deep)).json()["meta"]["error_type"] == "MalformedFrameError"
+        for no_id in (["a"], {"a": 1}, 5, True):
+            assert (await post(served, "/threads", {"thread_id": no_id})).status_code == 400
         assert (await post(served, "/no/such/path", {})).status_code == 404
 
 
@@ -231,6 +238,25 @@ async def test_state_get_gives_the_state_or_some_keys_of_it(serve_gateway: Serve
         assert (await client.ask("state.get", keys=["no"]))["result"]["values"] == {}
         wrong = await client.ask("state.get", namespace=["nowhere"])
         assert wrong["error"] == "invalid_argument"
+
+
+@pytest.mark.parametrize("messages", [5, [{"role": "nobody", "content": "x"}]])
+async def test_a_state_that_its_graph_refuses_is_a_typed_error_until_the_next_run(
+    serve_gateway: ServeGateway, messages: Any
+) -> None:
+    async with serve_gateway() as served, raw_client(served.ws_url) as client:
+        await client.subscribe(["lifecycle"])
+        await client.ask("run.start", assistant_id="chat", input={"messages": messages})
+        assert (await client.until_end())["event"] == "failed"
+        refused = await client.ask("state.get")
+        assert refused["meta"] == {"error_type": "StateUnreadableError", "retryable": False}
+        assert "start a run with a correct input" in refused["message"]
+        async with httpx.AsyncClient(base_url=served.url, headers=served.auth) as http:
+            assert (await http.get("/threads/t/state")).status_code == 409
+        client.forget()
+        await client.start("chat", "hello")
+        assert (await client.until_end())["event"] == "completed"
+        assert len((await state_of(served, "t"))["values"]["messages"]) == 2
 
 
 async def test_a_frame_over_the_limit_closes_with_1009(serve_gateway: ServeGateway) -> None:
