@@ -19,6 +19,7 @@ from rtmem.errors import RtmemError
 from rtmem.settings import Profile
 
 if TYPE_CHECKING:
+    from rtmem.server.directory import Layout
     from rtmem.settings import Settings
 
 Status = Literal["ok", "info", "warning", "error"]
@@ -142,6 +143,7 @@ def _redis(settings: Settings, profile: Profile | None) -> list[Check]:
         binaries.find()
         if url := embedded.running_url(settings.server):
             return [*checks, *_judged("embedded Redis", url, settings, profile)]
+        checks += _log(layout)
         checks.append(Check("info", "embedded Redis", "not running; `rtmem up` starts it. Tried out for this check:"))
         with tempfile.TemporaryDirectory(prefix="rtmem-doctor-") as trial_dir:
             trial = Server(data_dir=trial_dir, profile=profile or settings.server.profile)
@@ -149,6 +151,20 @@ def _redis(settings: Settings, profile: Profile | None) -> list[Check]:
                 return [*checks, *_judged("trial Redis", share.url, settings, profile, str(layout.root))]
     except RtmemError as exc:
         return [*checks, Check("error", "embedded Redis", *_split(exc))]
+
+
+def _log(layout: Layout) -> list[Check]:
+    """The log that the embedded Redis will read when it starts; nothing where there is none yet."""
+    from rtmem.server import repair
+
+    if not layout.append_only.exists() and not layout.marker.exists():
+        return []
+    found = repair.examine(layout, thorough=False)
+    if not found.damages:
+        return [Check("ok", "log", "whole, as far as it was written since it was last read")]
+    status: Status = "error" if found.needs_consent else "info"
+    fix = "rtmem repair" if found.needs_consent else "nothing: the next start repairs it, and says so"
+    return [Check(status, "log", line, fix) for line in repair.explained(found)]
 
 
 def _judged(name: str, url: str, settings: Settings, profile: Profile | None, log_dir: str = "") -> list[Check]:

@@ -387,7 +387,7 @@ def words(damage: Damage) -> str:
     if damage.bytes_lost:
         cost.append(f"{damage.bytes_lost} bytes")
     if damage.commands_lost:
-        cost.append(f"{damage.commands_lost} readable commands")
+        cost.append(f"{damage.commands_lost} readable command{'s' if damage.commands_lost > 1 else ''}")
     if seconds := _seconds_words(damage):
         cost.append(seconds)
     return f"{place}: {damage.found}" + (f" ({', '.join(cost)})" if cost else "")

@@ -10,12 +10,16 @@ from pathlib import Path
 def replace(path: Path, data: bytes) -> None:
     """Put `data` at `path`: temporary file, fsync, rename, fsync of the directory."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)  # a full disk must not fill up with drafts
+        raise
     sync_directory(path.parent)
 
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.commands import environment, rtmem
+from tests.server import logs
 
 
 @pytest.fixture
@@ -55,3 +57,18 @@ def test_a_trial_is_held_to_the_profile_it_is_tried_with(env: dict[str, str], tm
     done = rtmem("doctor", "--data-dir", tmp_path / "data", "--profile", "durable", env=env)
     assert done.returncode == 0, done.stdout
     assert "AOF always" in done.stdout
+
+
+def test_the_log_of_a_stopped_redis_is_looked_at_and_left_alone(env: dict[str, str], tmp_path: Path) -> None:
+    log = logs.make(tmp_path / "data")
+    done = rtmem("doctor", "--data-dir", log.data_dir, "--json", env=env)
+    assert by_name(done.stdout)["log"]["status"] == "ok"
+    with log.increments[0].open("ab") as file:
+        file.write(bytes(512))
+    done = rtmem("doctor", "--data-dir", log.data_dir, "--json", env=env)
+    assert (done.returncode, by_name(done.stdout)["log"]["status"]) == (0, "info")
+    shutil.rmtree(log.log_dir)
+    done = rtmem("doctor", "--data-dir", log.data_dir, "--json", env=env)
+    assert done.returncode == 1
+    assert by_name(done.stdout)["log"]["fix"] == "rtmem repair"
+    assert not log.layout.quarantine.exists()
