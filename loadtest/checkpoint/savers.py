@@ -46,9 +46,13 @@ def rtmem_kinds(*, cache: bool = True) -> list[Kind]:
     from rtmem import settings
     from rtmem.checkpoint import AsyncRedisSaver, AsyncShallowRedisSaver
 
-    checkpoint = settings.Checkpoint() if cache else settings.Checkpoint(cache_bytes_max=0)
+    cache_bytes_max = settings.Checkpoint().cache_bytes_max if cache else 0
 
-    def opener(kind: type[AsyncRedisSaver]) -> Callable[[str], AbstractAsyncContextManager[Saver]]:
+    def opener(kind: type[AsyncRedisSaver], prefix: str) -> Callable[[str], AbstractAsyncContextManager[Saver]]:
+        # A prefix each, because all experiments use the same thread ids: two savers on one thread make each other's
+        # heads outdated, and send everything again.
+        checkpoint = settings.Checkpoint(prefix=prefix, cache_bytes_max=cache_bytes_max)
+
         @asynccontextmanager
         async def opened(url: str) -> AsyncIterator[Saver]:
             async with kind.from_conn_string(url, settings=checkpoint) as saver:
@@ -57,7 +61,10 @@ def rtmem_kinds(*, cache: bool = True) -> list[Kind]:
 
         return opened
 
-    return [Kind("rtmem full", opener(AsyncRedisSaver)), Kind("rtmem shallow", opener(AsyncShallowRedisSaver), False)]
+    return [
+        Kind("rtmem full", opener(AsyncRedisSaver, "full")),
+        Kind("rtmem shallow", opener(AsyncShallowRedisSaver, "shallow"), False),
+    ]
 
 
 @asynccontextmanager
@@ -74,7 +81,7 @@ async def _lg_redis_shallow(url: str) -> AsyncIterator[Saver]:
     from langgraph.checkpoint.redis.ashallow import AsyncShallowRedisSaver
 
     async with AsyncShallowRedisSaver.from_conn_string(
-        url, checkpoint_prefix="shallow", checkpoint_write_prefix="shallow_write"
+        url, checkpoint_prefix="lg_shallow", checkpoint_write_prefix="lg_shallow_write"
     ) as saver:
         await saver.asetup()
         yield saver
