@@ -14,6 +14,8 @@ from rtmem.server.aof import Bytes
 _HEADER: Final = re.compile(rb"REDIS[0-9]{4}")
 _CHECKSUM_BYTES: Final = 8
 _END: Final = b"\xff"
+_CONTENT: Final = re.compile(rb"\xfe.\xfb|\xf5", re.DOTALL)
+_EMPTY_BYTES_MAX: Final = 4_096  # with the notes of two modules it has 131
 _STEP: Final = 1024 * 1024
 _POLYNOMIAL: Final = 0x95AC9329AC4BC9B5  # CRC-64/Jones, bits reversed
 
@@ -21,6 +23,13 @@ _POLYNOMIAL: Final = 0x95AC9329AC4BC9B5  # CRC-64/Jones, bits reversed
 def is_rdb(data: Bytes) -> bool:
     """Whether this claims to be an image, whole or not."""
     return data[:5] == b"REDIS"
+
+
+def is_without_data(data: Bytes) -> bool:
+    """Whether the image certainly holds no key and no function, as the one that a first start writes."""
+    # SELECTDB with RESIZEDB before the keys of a database; FUNCTION2. By chance they may stand in a number too, and
+    # then an empty image is not called so.
+    return len(data) <= _EMPTY_BYTES_MAX and not _CONTENT.search(data[: len(data) - _CHECKSUM_BYTES])
 
 
 def flaw(data: Bytes, *, thorough: bool) -> str:

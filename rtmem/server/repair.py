@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from rtmem.errors import ConfigError, DataDamagedError, DataDirectoryError
-from rtmem.server import aof, damage, directory, durable_file, lock
+from rtmem.server import aof, damage, directory, durable_file, examination, lock
 from rtmem.server import marker as marker_file
 from rtmem.server.damage import Damage, Diagnosis, Plan
 from rtmem.server.directory import Layout
@@ -100,9 +100,9 @@ def explained(found: Diagnosis) -> list[str]:
 
 
 def examine(layout: Layout, *, thorough: bool) -> Diagnosis:
-    """See damage.examine. Raises DataDirectoryError for files that cannot be read."""
+    """See examination.examine. Raises DataDirectoryError for files that cannot be read."""
     try:
-        return damage.examine(layout, thorough=thorough)
+        return examination.examine(layout, thorough=thorough)
     except OSError as exc:
         raise _unusable(layout, exc) from exc
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from rtmem.errors import ConfigError, DataDamagedError, DataDirectoryError, ServerStartError
-from rtmem.server import aof, damage, marker, repair
+from rtmem.server import aof, damage, examination, marker, repair
 from tests.conftest import kill_server
 from tests.server import logs
 from tests.server.logs import Log
-from tests.server.processes import client
+from tests.server.processes import client, eventually
 
 SEED = 20_261_129
 
@@ -116,7 +116,7 @@ def test_the_report_tells_file_byte_commands_and_seconds(log: Log) -> None:
     multi = whole.rindex(b"*1\r\n$5\r\nMULTI")
     with log.copy() as copy:
         copy.increments[0].write_bytes(whole[: whole.rindex(b"*1\r\n$4\r\nEXEC")])
-        found = damage.examine(copy.layout)
+        found = examination.examine(copy.layout)
         (one,) = found.damages
         assert (one.kind, one.offset, one.commands_lost, one.consent) == ("open", multi, 3, "")
         seconds = [int(found) for found in aof._TIMESTAMP.findall(whole)]
@@ -357,6 +357,17 @@ def test_a_first_start_that_was_broken_off_is_started_anew(log: Log) -> None:
         assert logs.state_after_start(copy.data_dir) == {}
 
 
+def test_a_small_base_with_keys_is_not_taken_for_a_first_start(log: Log) -> None:
+    with log.copy() as copy:
+        with logs.start(copy.data_dir) as server, client(server) as connection:
+            connection.bgrewriteaof()
+            eventually(lambda: copy.increments[-1].name == "appendonly.aof.2.incr.aof")
+            eventually(lambda: not connection.info("persistence")["aof_rewrite_in_progress"])
+        copy.manifest.unlink()
+        copy.layout.marker.unlink()
+        refused_then_accepted(copy, log.ledger[-1][2], "only guess")
+
+
 def test_what_redis_refuses_is_read_from_its_first_byte(log: Log) -> None:
     with log.copy() as copy:
         with logs.start(copy.data_dir):  # from now on the start trusts everything up to here
@@ -364,7 +375,7 @@ def test_what_redis_refuses_is_read_from_its_first_byte(log: Log) -> None:
         whole = copy.increments[0].read_bytes()
         end = log.ledger[1][1]
         copy.increments[0].write_bytes(whole[:end] + bytes(10) + whole[end + 10 :])
-        assert damage.examine(copy.layout).damages == ()
+        assert examination.examine(copy.layout).damages == ()
         refused_then_accepted(copy, log.expected(end)[1], "had reached the disk")
 
 
@@ -395,4 +406,4 @@ def test_a_marker_that_cannot_be_read_is_told_and_written_again(log: Log) -> Non
         with logs.start(copy.data_dir) as server, client(server) as connection:
             assert logs.state_of(connection) == log.ledger[-1][2]
             assert any("aof.marker: it cannot be read" in line for line in server.report)
-        assert damage.examine(copy.layout).damages == ()
+        assert examination.examine(copy.layout).damages == ()
