@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -70,6 +71,12 @@ class Disk:
     def all_synced(self, data_dir: Path) -> bool:
         """Whether nothing of the AOF waits for an fsync: the next one will be about what is written from now on."""
         return all(path.stat().st_size == size for path, size in self._synced(data_dir).items())
+
+    def lose_what_was_not_synced(self, data_dir: Path) -> None:
+        """What a power cut does to the AOF of a server that is dead."""
+        for path, size in self._synced(data_dir).items():
+            if size < path.stat().st_size:
+                os.truncate(path, size)
 
     def _synced(self, data_dir: Path) -> dict[Path, int]:
         """Incremental AOF file -> how much of it was synced."""
