@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
@@ -16,7 +16,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.base.id import uuid6
 
 from rtmem import settings as all_settings
-from tests.checkpoint.colours import AnySaver, Savers, inspect
+from rtmem.errors import ServerUnavailableError
+from tests.checkpoint.colours import AnySaver, Fuse, Savers, inspect
 from tests.checkpoint.talks import at, checkpoint_of, message, same
 from tests.reference import Reference
 
@@ -24,6 +25,7 @@ FULL_THREADS, SHALLOW_THREADS, NAMESPACES = ("a", "A"), ("s",), ("", "sub|1")
 TASKS = (("t1", "~b"), ("t2", "~a"), ("t3", "~a"))
 CHANNELS = ("messages", "step", "blob", "notes", "__interrupt__", "__resume__")
 _examples = count()
+FUSES: dict[int, Fuse] = {}
 
 # What to do, and three numbers that choose among what is there at that moment.
 Step = tuple[str, int, int, int]
@@ -33,6 +35,9 @@ ACTIONS = (
     + ["fork", "again", "late", "early", "read", "list", "shallow"] * 2
     + ["prune", "delete", "copy", "run", "expire", "delta", "delta"]
 )
+BREAKABLE = ("put", "writes", "prune", "copy", "run", "delete", "shallow", "again")
+# An action of this name breaks at the n-th round trip, before the server has done it or after, and is asked for again.
+ACTIONS += [f"broken {action}" for action in BREAKABLE]
 steps = st.lists(
     st.tuples(st.sampled_from(ACTIONS), st.integers(0, 7), st.integers(0, 11), st.integers(0, 11)), max_size=25
 )
@@ -48,6 +53,18 @@ class World:
     tag: str
     reference: Reference = field(default_factory=Reference)
     spare_ids: dict[str, list[str]] = field(default_factory=dict)
+    fuses: dict[int, Fuse] = field(default_factory=dict)  # by id() of the saver
+    break_at: tuple[int, bool] | None = None
+
+    def do(self, saver: AnySaver, change: Callable[[], Any]) -> None:
+        """Change something; in a broken action, once until it breaks and then again."""
+        if self.break_at is not None:
+            fuse = self.fuses[id(saver)]
+            fuse.set(self.break_at[0], after=self.break_at[1])
+            with suppress(ServerUnavailableError):
+                change()
+            fuse.left = -1
+        change()
 
     def saver(self, thread: str, which: int) -> AnySaver:
         savers = self.shallow if thread.startswith("s") else self.full
@@ -87,7 +104,7 @@ class World:
             metadata["counters_since_delta_snapshot"] = counters
         self.reference.put(name, ns, found and parent_id, checkpoint, metadata, shallow=saver.shallow)
         config = at(name, ns, parent_id) if found else at(name, ns)
-        saver.put(config, checkpoint, metadata, new)
+        self.do(saver, lambda: saver.put(config, checkpoint, metadata, new))
         # What the caller does with its objects afterwards is its own business.
         values["step"] = "changed after the put"
         if isinstance(values.get("messages"), list) and values["messages"]:
@@ -95,6 +112,11 @@ class World:
 
     def apply(self, step: Step) -> None:
         action, which, a, b = step
+        if action.startswith("broken "):
+            action, self.break_at = action.removeprefix("broken "), (b % 5, a % 2 == 0)
+            self.apply((action, which, a, b))
+            self.break_at = None
+            return
         thread = (*FULL_THREADS, *SHALLOW_THREADS)[a % 3]
         if action in ("fork", "prune", "copy", "delta", "late"):
             thread = FULL_THREADS[a % 2]
@@ -127,18 +149,18 @@ class World:
         elif action == "shallow":
             self.put(self.shallow[which % len(self.shallow)], thread, ns, b, latest)
         elif action == "prune":
-            saver.prune([name])
+            self.do(saver, lambda: saver.prune([name]))
             self.reference.prune(name)
         elif action == "delete":
-            saver.delete_thread(name)
+            self.do(saver, lambda: saver.delete_thread(name))
             self.reference.threads.pop(name, None)
             self.spare_ids.pop(thread, None)
         elif action == "copy":
             target = FULL_THREADS[(a + 1) % 2]
-            saver.copy_thread(name, self.name(target))
+            self.do(saver, lambda: saver.copy_thread(name, self.name(target)))
             self.reference.copy(name, self.name(target))
         elif action == "run":
-            saver.delete_for_runs([f"{self.tag}-run-{b % 3}"])
+            self.do(saver, lambda: saver.delete_for_runs([f"{self.tag}-run-{b % 3}"]))
             self.reference.delete_run(f"{self.tag}-run-{b % 3}")
         elif action == "expire":
             keys_of = saver.scope.keys.thread("", name)
@@ -148,7 +170,7 @@ class World:
     def put_writes(self, saver: AnySaver, name: str, key: tuple[str, str], a: int, b: int) -> None:
         task_id, path = TASKS[a % 3]
         writes: list[tuple[str, Any]] = [(CHANNELS[(a + k) % len(CHANNELS)], [a, b, k]) for k in range(1 + b % 3)]
-        saver.put_writes(at(name, key[1], key[0]), writes, task_id, path)
+        self.do(saver, lambda: saver.put_writes(at(name, key[1], key[0]), writes, task_id, path))
         self.reference.put_writes(name, key, writes, task_id, path)
 
     def check_read(self, saver: AnySaver, name: str, ns: str, key: tuple[str, str] | None) -> None:
@@ -223,6 +245,8 @@ def worlds(savers: Savers) -> Iterator[tuple[list[AnySaver], list[AnySaver], Sav
 
         full = [opened(), opened(awaiting=not savers.awaiting), opened(settings=cold)]
         shallow = [opened(shallow=True), opened(shallow=True, settings=cold)]
+        FUSES.clear()
+        FUSES.update({id(saver): Fuse(saver) for saver in (*full, *shallow)})
         yield full, shallow, savers
 
 
@@ -232,7 +256,7 @@ def test_any_history_reads_as_on_plain_dicts_and_leaves_no_damage(
     worlds: tuple[list[AnySaver], list[AnySaver], Savers], steps: list[Step]
 ) -> None:
     full, shallow, savers = worlds
-    world = World(full, shallow, savers.client, f"history-{next(_examples)}")
+    world = World(full, shallow, savers.client, f"history-{next(_examples)}", fuses=FUSES)
     for step in steps:
         world.apply(step)
     world.check_everything()
