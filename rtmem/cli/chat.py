@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ import typer
 from rich.text import Text
 
 from rtmem.cli import options, screen
+from rtmem.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from rtmem.cli.conversation import Conversation, Heard
@@ -47,6 +49,7 @@ def chat(
       [bold]printf 'I live in Oslo\\nwhere do I live?\\n' | rtmem chat t1[/bold]
     """
     settings = options.load(config, data_dir=data_dir)
+    _check_name(thread)
     from rtmem.cli import local
     from rtmem.cli.conversation import Conversation
 
@@ -64,12 +67,21 @@ def chat(
             runner.run(conversation.aclose())
 
 
+def _check_name(thread: str) -> None:
+    # A URL can tell neither an empty name nor bytes that are no text, which the shell passes on as surrogates.
+    if not thread or thread != thread.encode("utf-8", "replace").decode():
+        raise InvalidRequestError(f"thread {thread!r} has no name that a URL can tell: choose one of UTF-8 characters")
+
+
 class _Terminal:
     """Reads lines and prints what is heard. The loop runs only while there is something to hear."""
 
     def __init__(self, conversation: Conversation, runner: asyncio.Runner) -> None:
         self._conversation = conversation
         self._runner = runner
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            # In the C locale it would smuggle bytes that are no text into the message.
+            sys.stdin.reconfigure(errors="strict")
         self._interactive = sys.stdin.isatty()
         self._stream = screen.Stream()
 
@@ -127,6 +139,10 @@ class _Terminal:
     def _read(self, prompt: str) -> str | None:
         try:
             return input(prompt if self._interactive else "").strip()
+        except UnicodeDecodeError as exc:
+            raise InvalidRequestError(
+                f"a line of the input is not {exc.encoding}: send UTF-8, and set PYTHONUTF8=1 or LC_ALL=C.UTF-8"
+            ) from exc
         except EOFError:
             if self._interactive:
                 screen.out.print()

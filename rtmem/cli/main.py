@@ -72,9 +72,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(EXIT_USAGE)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # `rtmem ... | head`: the reader has gone, and the interpreter must not complain about that when it flushes.
+    except OSError as exc:
+        if os.environ.get("RTMEM_DEBUG"):
+            raise
+        # The reader of `rtmem ... | head` has gone, or output goes to a full disk: the interpreter must not complain
+        # about that once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(exc, BrokenPipeError):
+            screen.error(RtmemError(f"{exc}: check where output goes; RTMEM_DEBUG=1 shows where this happened"))
         sys.exit(EXIT_FAILED)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 
@@ -10,6 +11,11 @@ from rich.console import Console
 from rich.text import Text
 
 from rtmem.errors import RtmemError
+
+# What this terminal's encoding lacks is shown as "?": an answer that came must not end as a traceback.
+for _stream in (sys.stdout, sys.stderr):
+    if isinstance(_stream, io.TextIOWrapper):
+        _stream.reconfigure(errors="replace")
 
 # On a terminal lines break between words; in a pipe they do not break at all.
 out = Console(highlight=False, soft_wrap=not sys.stdout.isatty())

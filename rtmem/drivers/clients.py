@@ -77,16 +77,29 @@ def async_pool(url: str, settings: Redis) -> Any:
 
 def _from_url(build: Callable[..., Any], url: str, options: Mapping[str, Any]) -> Any:
     try:
+        _check_place(url)
         pool = checked(build(url, **options))
         # Built, not connected: an option that redis-py does not know shows up only here.
         pool.connection_class(**pool.connection_kwargs)
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, redis.ConnectionError):
         # Without the cause: redis-py quotes the part of the URL that it could not read, which may be the password.
         raise ConfigError(
-            f"Redis URL {redact(url)!r} cannot be read: check port and options, and percent-encode what is special "
-            "in user and password (@ is %40, / is %2F, # is %23)"
+            f"Redis URL {redact(url)!r} cannot be read: check port, database number, options (a socket needs three "
+            "slashes, unix:///path), and percent-encode what is special in user and password (@ is %40, / is %2F, # is "
+            "%23)"
         ) from None
     return pool
+
+
+def _check_place(url: str) -> None:
+    """Raises ValueError for what redis-py passes over silently: data would end up where the URL does not say."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        # unix://run/redis.sock would mean /redis.sock.
+        if parts.netloc.rpartition("@")[2] or not parts.path:
+            raise ValueError
+    elif parts.path.strip("/"):
+        int(parts.path.strip("/"))
 
 
 def _sentinel_pool(module: Any, url: str, options: Mapping[str, Any]) -> Any:

@@ -47,6 +47,11 @@ def error_reply(text: str) -> RtmemError:
         return kind(f"Redis answered {text.strip()!r}: {advice}", reply=text)
     if "Function not found" in text:
         return errors.FunctionMissingError(f"Redis answered {text!r}: load the function library", reply=text)
+    if "DB index is out of range" in text:
+        return errors.ConfigError(
+            f"Redis answered {text!r}: use a database number below its `databases` (0 is always there) in the URL",
+            reply=text,
+        )
     if "max number of clients reached" in text:
         return errors.ServerUnavailableError(
             f"Redis answered {text!r}: raise maxclients there, or lower connections_max here", reply=text

@@ -97,13 +97,26 @@ def locate(data_dir: str) -> Layout:
     """The files a server in `data_dir` has, without creating any. Two names of one directory are one server."""
     try:
         root = (Path(data_dir).expanduser() if data_dir else default_data_dir()).resolve()
-    except (OSError, RuntimeError) as exc:
+    except (OSError, RuntimeError, ValueError) as exc:
         raise DataDirectoryError(f"data directory {data_dir!r}: {exc}: {_NEXT_STEP}", data_dir=data_dir) from exc
+    if not _is_utf8(root):
+        raise DataDirectoryError(
+            f"data directory {str(root)!r} has a name that is not UTF-8, so no URL can tell it: {_NEXT_STEP}",
+            data_dir=data_dir,
+        )
     socket = root / "redis.sock"
     if len(os.fsencode(socket)) > SOCKET_BYTES_MAX:
         name = hashlib.sha256(os.fsencode(root)).hexdigest()[:24]
         socket = _runtime_dir() / f"{name}.sock"
     return Layout(root, socket)
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _runtime_dir() -> Path:

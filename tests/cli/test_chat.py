@@ -76,6 +76,20 @@ def test_a_thread_name_may_be_anything(up: Up, env: dict[str, str]) -> None:
         assert "in the outbox" in done.stdout
 
 
+@pytest.mark.parametrize("name", ["", b"caf\xe9"])
+def test_a_thread_name_that_no_url_can_tell_is_refused(name: str | bytes, env: dict[str, str]) -> None:
+    done = rtmem("chat", os.fsdecode(name), env=env)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "choose one of UTF-8 characters" in done.stderr
+
+
+def test_input_that_is_no_text_is_refused_and_not_sent(up: Up, env: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "rtmem", "chat", "bytes", "--data-dir", up.data_dir]
+    done = subprocess.run(command, env=env, input=b"caf\xe9\n", capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"error: a line of the input is not utf-8: send UTF-8")
+
+
 def test_a_terminal_shows_where_the_thread_stands(up: Up, env: dict[str, str]) -> None:
     rtmem("chat", "kept", "--data-dir", up.data_dir, env=env, given="my name is Ann\n")
     master, slave = pty.openpty()

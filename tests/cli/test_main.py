@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,28 @@ def test_an_unknown_model_is_a_user_error(env: dict[str, str]) -> None:
     assert done.returncode == 2
     assert "model 'nobody:tiny'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_end_no_command(closed: str, env: dict[str, str], tmp_path: Path) -> None:
+    command = f"exec {shlex.quote(sys.executable)} -m rtmem down --data-dir {shlex.quote(str(tmp_path))} {closed}"
+    done = subprocess.run(["sh", "-c", command], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_output_to_a_full_disk_is_one_message_and_an_exit_code(env: dict[str, str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "rtmem", "configs", "show"]
+        done = subprocess.run(command, env=env, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert "No space left on device" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_an_encoding_lacks_is_shown_as_a_question_mark(env: dict[str, str]) -> None:
+    code = "from rtmem.cli import screen; screen.out.print('naïve Имя'); screen.note('Имя')"
+    ascii_only = {**env, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], env=ascii_only, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "na?ve ???\n", "???\n")

@@ -41,6 +41,12 @@ def test_a_new_directory_is_private_with_all_its_parents_made(tmp_path: Path) ->
     assert layout.root.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_name_that_no_url_can_tell_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataDirectoryError, match=r"not UTF-8.*RTMEM_SERVER__DATA_DIR"):
+        directory.prepare(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    assert not any(tmp_path.iterdir())
+
+
 def test_an_empty_directory_is_made_private(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir(mode=0o755)
     assert directory.prepare(str(tmp_path / "d")).root.stat().st_mode & 0o777 == 0o700
