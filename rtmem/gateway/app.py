@@ -8,7 +8,7 @@ Driver and saver must live on the event loop that serves the application; `serve
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from rtmem import settings as settings_
 from rtmem.agent.turn import Graph
@@ -68,6 +68,11 @@ class Gateway:
         A refusal comes as a close code after accepting: a browser cannot read the status of a refused upgrade, and both
         SDKs read 4000 + status. A client's subprotocols are not answered: neither SDK offers one.
         """
+        # Whoever has gone before he could be let in, refused or said goodbye to is no fault of the application's.
+        with suppress(WebSocketDisconnect):
+            await self._stream_events(websocket)
+
+    async def _stream_events(self, websocket: WebSocket) -> None:
         await websocket.accept()
         try:
             principal = self.tokens.websocket_principal(websocket.headers, websocket.url.query)

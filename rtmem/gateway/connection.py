@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
+from starlette.websockets import WebSocketDisconnect
 
 from rtmem.errors import DrainingError, RtmemError, ServerError
 from rtmem.eventlog import AsyncEventLog
@@ -101,8 +102,8 @@ class Connection:
                 await self._send({"type": "websocket.send", "text": frame.decode()})
         except anyio.EndOfStream:
             self._end(*(self._close or (1000, "")))
-        except OSError:
-            # uvicorn's ClientDisconnected: the reader learns it too, and ends the connection.
+        except (OSError, WebSocketDisconnect):
+            # The client has gone: the reader learns it too, and ends the connection.
             return
 
     async def _read(self) -> None:

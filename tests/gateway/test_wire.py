@@ -119,6 +119,28 @@ async def test_a_reader_that_stops_is_closed_and_the_others_read_on(serve_gatewa
         stalled.close()
 
 
+async def test_a_client_that_breaks_off_while_it_is_written_to_is_no_fault_of_the_gateways(
+    serve_gateway: ServeGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serve_gateway() as served:
+        async with raw_client(served.ws_url) as client:
+            await client.subscribe(["lifecycle"])
+            await client.start("chat", "x" * 1_000_000)
+            await client.until_end()
+        breaking = await opened(served, receive_buffer_bytes=4_096)
+        subscribe = b'{"id": 1, "method": "subscription.subscribe", "params": {"channels": ["values"], "since": 0}}'
+        with breaking:
+            breaking.sendall(frame(1, subscribe) + frame(1, b'{"id": 2, "method": "state.get"}') * 4)
+            thread = served.gateway.threads.get("alice", "t")
+            await eventually(lambda: bool(thread.listeners))
+            await anyio.to_thread.run_sync(breaking.recv, 1_000)  # the gateway is writing
+            breaking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await eventually(lambda: not thread.listeners)
+        async with raw_client(served.ws_url) as client:
+            assert (await client.ask("state.get"))["type"] == "success"
+        assert "Exception in ASGI application" not in caplog.text
+
+
 async def test_an_event_stream_that_nobody_reads_is_reset(serve_gateway: ServeGateway) -> None:
     options: dict[str, Any] = {"outbox_bytes_max": 50_000, "send_buffer_bytes": 8_192}
     timeouts = {"close_timeout_ms": 300, "stall_timeout_ms": 300}
