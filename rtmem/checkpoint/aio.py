@@ -199,6 +199,10 @@ class AsyncRedisSaver(Saver):
         for thread_id in histories.several(thread_ids):
             await self._driver.run(self._durably(histories.prune(self.scope, thread_id, strategy)))
 
+    async def arebuild_index(self) -> int:
+        """See operations.histories.rebuild_index."""
+        return await self._driver.run(histories.rebuild_index(self.scope))
+
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
@@ -267,6 +271,10 @@ class AsyncRedisSaver(Saver):
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """See aprune."""
         self._wait("prune", self.aprune(thread_ids, strategy=strategy))
+
+    def rebuild_index(self) -> int:
+        """See arebuild_index."""
+        return self._wait("rebuild_index", self.arebuild_index())
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

@@ -185,6 +185,10 @@ class RedisSaver(Saver):
         for thread_id in histories.several(thread_ids):
             self._run("prune", self._durably(histories.prune(self.scope, thread_id, strategy)))
 
+    def rebuild_index(self) -> int:
+        """See operations.histories.rebuild_index."""
+        return self._run("rebuild_index", histories.rebuild_index(self.scope))
+
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:

@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.base.id import uuid6
 
 from rtmem.errors import InvalidRequestError
-from rtmem.operations.checkpoints import sweep
+from rtmem.operations.checkpoints import index_commands, sweep
 from rtmem.operations.functions import call
 from rtmem.operations.places import Place, Scope, decode_id, encode_id, split_member, thread_place
 from rtmem.operations.restore import Restored, settled_head
@@ -130,20 +130,28 @@ def threads_page(scope: Scope, cursor: bytes) -> Steps[tuple[list[str], bytes]]:
 
 
 def rebuild_index(scope: Scope) -> Steps[int]:
-    """Make the index of this principal's threads anew from the keys themselves; answers how many there are.
+    """Make the indexes of this principal's threads and runs anew from what is stored; answers how many threads.
 
-    Redis: 1 round trip per 1,000 keys of the database (SCAN), however many of them are threads.
+    Redis: 1 round trip per 1,000 keys of the database (SCAN), however many of them are threads; 2 for each thread,
+        and 1 more per 100 of its checkpoints.
     """
-    index, cursor, count = scope.keys.threads(scope.principal), b"0", 0
+    cursor, count = b"0", 0
     while True:
         scan = ("SCAN", cursor, "MATCH", scope.keys.thread_pattern(scope.principal), "COUNT", 1000)
         ((cursor, keys),) = yield Batch((scan,))
-        names = [encode_id(scope.keys.parse_thread(key.decode())[1]) for key in keys]
-        if names:
-            yield Batch((("ZADD", index, *(part for name in names for part in (0, name))),))
-            count += len(names)
+        for key in keys:
+            yield from _index_again(scope, scope.keys.parse_thread(key.decode())[1])
+        count += len(keys)
         if cursor == b"0":
             return count
+
+
+def _index_again(scope: Scope, thread_id: str) -> Steps[None]:
+    place = thread_place(scope, thread_id)
+    nodes = yield from _skeleton(place)
+    runs = {node.run_id for node in nodes} - {""}
+    commands = [command for run_id in sorted(runs) or [""] for command, _ in index_commands(scope, place, run_id)]
+    yield Batch(tuple(dict.fromkeys(commands)))
 
 
 # delete --------------------------------------------------------------------------------------------------------------

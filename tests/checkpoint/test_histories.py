@@ -11,6 +11,9 @@ from langgraph.checkpoint.base import CheckpointTuple
 from rtmem import settings as all_settings
 from rtmem.errors import CorruptRecordError, InvalidRequestError, RunInProgressError, ServerUnavailableError
 from rtmem.operations import histories
+from rtmem.operations.checkpoints import sweep
+from rtmem.operations.functions import call
+from rtmem.operations.places import thread_place
 from rtmem.steps import Batch
 from tests.checkpoint.colours import AnySaver, Fuse, Meter, Savers, inspect, run, watch
 from tests.checkpoint.talks import at, grow, message, put, same
@@ -120,8 +123,21 @@ def test_a_lost_index_of_threads_is_built_anew_from_the_threads(savers: Savers) 
             put(foreign, at("foreign"), {"n": 1})
         savers.client.delete("rtmem:threads:")
         assert [*saver.list(None)] == []
-        assert run(saver, histories.rebuild_index(saver.scope)) == len(names)
+        assert saver.rebuild_index() == len(names)
         assert {found.config["configurable"]["thread_id"] for found in saver.list(None)} == set(names)
+
+
+def test_a_lost_index_of_runs_is_built_anew_from_the_threads(savers: Savers) -> None:
+    with savers.open() as saver:
+        for name in ("one", "two"):
+            put(saver, at(name), {"n": 1}, metadata={"run_id": f"run {name}"})
+        savers.client.delete(*(saver.scope.keys.run("", f"run {name}") for name in ("one", "two")))
+        saver.delete_for_runs(["run one"])
+        assert saver.get_tuple(at("one")) is not None  # nobody knew where that run had written
+        saver.rebuild_index()
+        saver.delete_for_runs(["run one"])
+        assert saver.get_tuple(at("one")) is None
+        assert saver.get_tuple(at("two")) is not None
 
 
 def test_a_checkpoint_whose_large_value_is_gone_is_an_error_and_not_skipped(savers: Savers) -> None:
@@ -414,3 +430,27 @@ def test_a_copy_to_a_thread_that_is_swept_again_and_again_gives_up_and_leaves_no
         report = inspect(other, "u")
         assert report.problems == []
         assert report.pieces == 0
+
+
+def test_a_put_with_an_older_id_keeps_its_pieces_though_a_sweep_has_passed_its_place(savers: Savers) -> None:
+    with savers.open() as saver:
+        shared = "s" * 500
+        names = [f"{number:04}" for number in range(150)]
+        done: dict[str, CheckpointTuple] = {}
+        config, before = at("t"), None
+        for name in names:
+            values = {"shared": shared} if int(name) >= 120 else {"n": int(name)}
+            done[name] = put(saver, config, values, before, checkpoint_id=name)
+            config, before = done[name].config, done[name].checkpoint
+        # One that refers to the shared piece goes: the piece is trash unless another one refers to it.
+        place = thread_place(saver.scope, "t")
+        forgotten = [name.encode() + b"\0" for name in names[120:]]
+        run(saver, call("rtmem_v1_checkpoint_forget", place.function_keys, forgotten[:1]))
+        assert run(saver, call("rtmem_v1_checkpoint_sweep", place.function_keys, ())) == 1  # the first hundred are read
+        # Now a late one with an old id takes the piece over from the newest, and all that the sweep has yet to read go.
+        late = put(saver, done["0149"].config, {"shared": shared}, done["0149"].checkpoint, checkpoint_id="0050a")
+        run(saver, call("rtmem_v1_checkpoint_forget", place.function_keys, forgotten[1:]))
+        run(saver, sweep(place))
+        assert inspect(saver, "t").problems == []
+        with savers.open() as cold:
+            assert same(cold.get_tuple(late.config), late)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from langgraph.checkpoint.base.id import uuid6
 
-from rtmem.errors import UnsupportedError
-from tests.checkpoint.colours import Meter, Savers, inspect
+from rtmem.errors import ServerUnavailableError, UnsupportedError
+from tests.checkpoint.colours import Fuse, Meter, Savers, inspect
 from tests.checkpoint.talks import at, grow, message, put, same
 
 
@@ -82,6 +82,27 @@ def test_a_full_history_shrinks_to_one_checkpoint_per_namespace_with_the_first_s
         assert report.problems == []
         assert report.checkpoints == {"": 1, "sub": 1}
         assert report.garbage == 0
+        assert report.pieces == report.references
+
+
+def test_a_long_full_history_shrinks_in_bounded_steps_that_may_be_broken_off(savers: Savers) -> None:
+    with savers.open() as full, savers.open(shallow=True) as shallow:
+        config = grow(full, "t", 250)
+        found = full.get_tuple(config)
+        assert found is not None
+        fuse = Fuse(shallow)
+        fuse.set(2, after=True)
+        with pytest.raises(ServerUnavailableError):
+            put(shallow, config, {"step": 1}, found.checkpoint)
+        halfway = inspect(full, "t")
+        assert halfway.problems == []
+        assert 1 < halfway.checkpoints[""] < 250
+        latest = shallow.get_tuple(at("t"))
+        assert latest is not None
+        last = put(shallow, latest.config, {"step": 2}, latest.checkpoint)
+        assert [*full.list(at("t"))] == [last]
+        report = inspect(full, "t")
+        assert report.problems == []
         assert report.pieces == report.references
 
 

@@ -306,24 +306,13 @@ local function resolve_entries(argv, last_arg, base, first)
   return entries
 end
 
--- A shallow put removes what it replaces: one checkpoint, or all of the namespace if a full saver wrote there.
-local function replace_others(c, i, member, head, head_field, solely_shallow, gone)
-  local others = {}
-  if not solely_shallow then
-    local suffix = '\0' .. head_field:sub(2)
-    for _, other in ipairs(redis.call('ZRANGE', i, 0, -1)) do
-      if other ~= member and other:sub(-#suffix) == suffix then others[#others + 1] = other end
-    end
-  elseif head and head ~= member then
-    others[1] = head
-  end
-  for _, other in ipairs(others) do
-    local raw = redis.call('HGET', c, 'c' .. other)
-    if raw then ranges_of(unpack_record(raw).entries, gone) end
-    redis.call('HDEL', c, 'c' .. other)
-    redis.call('ZREM', i, other)
-    delete_writes(c, other)
-  end
+-- Take a checkpoint out, with its writes; its pieces are added to gone.
+local function take_out(c, i, member, gone)
+  local raw = redis.call('HGET', c, 'c' .. member)
+  if raw then ranges_of(unpack_record(raw).entries, gone) end
+  redis.call('HDEL', c, 'c' .. member)
+  redis.call('ZREM', i, member)
+  delete_writes(c, member)
 end
 
 -- Writes that came before their checkpoint: it is here now. Those of older checkpoints die with a shallow put.
@@ -346,7 +335,8 @@ end
 --       transaction has stored them already, and they must go if the put is refused);  then the small pieces
 --       kinds of entries: those above, and  '=' as in the base (same name and version)
 --       P the k-th new piece (from 0)  L ranges, "+k:n" for new pieces, "a:n" for pieces of the base
--- Replies  {'ok', number of the first small piece, 'sweep' or '', 'new' or ''}: new if the thread had no checkpoint
+-- Replies  {'ok', number of the first small piece, 'shrink' or '', 'new' or ''}: shrink if a full saver wrote here before,
+--          new if the thread had no checkpoint
 --          {'stale'} send everything   {'late'} a shallow thread is further already   {'done'} this very put was stored
 local function put(keys, argv)
   local c, i, d = keys[1], keys[2], keys[3]
@@ -368,7 +358,7 @@ local function put(keys, argv)
   if old_raw and unpack_record(old_raw).nonce == argv[5] then return {'done'} end
   local grave = redis.call('GET', d)
   if grave and (not is_after(member, grave) or
-      (parent ~= '' and redis.call('HEXISTS', c, 'c' .. parent) == 0)) then
+      (parent ~= '' and not old_raw and redis.call('HEXISTS', c, 'c' .. parent) == 0)) then
     return refuse({err = 'RTMEM_DELETED a checkpoint of a run that began before the thread was deleted'})
   end
   if is_stale(stored[9], argv[11]) then
@@ -411,7 +401,7 @@ local function put(keys, argv)
 
   local gone = {}
   if old_raw then ranges_of(unpack_record(old_raw).entries, gone) end
-  if shallow then replace_others(c, i, member, head, head_field, solely_shallow, gone) end
+  if shallow and head and head ~= member then take_out(c, i, head, gone) end
   if shallow and solely_shallow then
     if #gone > 0 then delete_pieces(c, minus(normal(gone), normal(ranges_of(entries))), math.huge) end
   else
@@ -420,7 +410,7 @@ local function put(keys, argv)
   if stored[7] then settle_early(c, stored[7], shallow, member, head_field:sub(2)) end
   expire(c, i, argv[10])
   return {
-    'ok', string.format('%d', first), shallow and not solely_shallow and #gone > 0 and 'sweep' or '',
+    'ok', string.format('%d', first), shallow and not solely_shallow and 'shrink' or '',
     is_new and 'new' or '',
   }
 end
@@ -597,12 +587,8 @@ local function forget(keys, argv)
   check_thread(c)
   local gone, deleted, headless = {}, 0, {}
   for _, member in ipairs(argv) do
-    local raw = redis.call('HGET', c, 'c' .. member)
-    if raw then
-      ranges_of(unpack_record(raw).entries, gone)
-      delete_writes(c, member)
-      redis.call('HDEL', c, 'c' .. member)
-      redis.call('ZREM', i, member)
+    if redis.call('HEXISTS', c, 'c' .. member) == 1 then
+      take_out(c, i, member, gone)
       deleted = deleted + 1
       local ns = namespace_of(member)
       if redis.call('HGET', c, 'h' .. ns) == member then headless[ns] = true end
@@ -612,6 +598,20 @@ local function forget(keys, argv)
   add_trash(c, gone)
   drop_empty(c, i)
   return deleted
+end
+
+-- What a shallow saver owes a namespace in which a full one wrote: that its latest checkpoint is the only one.
+-- ARGV  1 head field   2 start: '-' or '(' and a member   Replies where to go on, or ''
+local function shrink(keys, argv)
+  local c, i = keys[1], keys[2]
+  check_thread(c)
+  local head, suffix, gone = redis.call('HGET', c, argv[1]), '\0' .. argv[1]:sub(2), {}
+  local members = redis.call('ZRANGEBYLEX', i, argv[2], '+', 'LIMIT', 0, SWEEP_RECORDS)
+  for _, member in ipairs(members) do
+    if member ~= head and member:sub(-#suffix) == suffix then take_out(c, i, member, gone) end
+  end
+  add_trash(c, gone)
+  return #members < SWEEP_RECORDS and '' or '(' .. members[#members]
 end
 
 -- Delete writes that no checkpoint ever followed, up to the newest member the caller has seen.  ARGV 1 member
@@ -837,6 +837,7 @@ redis.register_function('rtmem_v1_checkpoint_reserve', reserve)
 redis.register_function('rtmem_v1_checkpoint_import', import)
 -- Deleting must work when Redis is full.
 redis.register_function{function_name = 'rtmem_v1_checkpoint_delete_thread', callback = delete_thread, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_checkpoint_shrink', callback = shrink, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_checkpoint_forget', callback = forget, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_checkpoint_forget_early', callback = forget_early, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_checkpoint_sweep', callback = sweep, flags = {'allow-oom'}}
