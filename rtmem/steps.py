@@ -57,13 +57,15 @@ class Compute:
 class Shared:
     """Steps that many may share, such as waiting for an fsync (group commit).
 
-    One at a time for each `key`. Whoever asks while they are under way is answered by the next run of them, together
-    with all who asked meanwhile: what they wrote in between may not be covered by the one under way. Answered with a
-    list of one: what the steps return. A cancelled asker does not end them.
+    Whoever asks while a run of them is under way is answered by the next one, together with all who asked meanwhile:
+    what they wrote in between may not be covered by the one under way. For one `key` the next run begins when the last
+    one has ended, or has been going on for `spacing_ms`: behind an fsync a second nobody shall wait for two. Answered
+    with a list of one: what the steps return. A cancelled asker does not end them.
     """
 
     key: object
     steps: Callable[[], Generator[Any, list[Any], Any]]
+    spacing_ms: int = 100
 
 
 Request: TypeAlias = Batch | Compute | Shared

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,11 +32,16 @@ class _Door:
     """Those who ask with one key meet here."""
 
     gathering: _Group = field(default_factory=_Group)
-    busy: bool = False
+    at_work: int = 0
+    began_s: float = 0.0  # the last run
+
+    def closed_s(self, spacing_ms: int) -> float:
+        """How long the gathering group has to wait yet."""
+        return self.began_s + spacing_ms / 1_000 - time.monotonic() if self.at_work else 0.0
 
 
 class SyncGroups:
-    """Group commit of threads: the first of a group to find nobody at work runs the steps for all of it."""
+    """Group commit of threads: the first of a group to find the door open runs the steps for all of it."""
 
     def __init__(self, run: Callable[[Steps[Any]], Any]) -> None:
         self._run = run
@@ -54,11 +60,15 @@ class SyncGroups:
         with self._changed:
             door = self._doors.setdefault(shared.key, _Door())
             group = door.gathering
-            while door.busy and not group.done:
-                self._changed.wait()
-            leads = not group.done
+            while group is door.gathering and (closed_s := door.closed_s(shared.spacing_ms)) > 0:
+                self._changed.wait(closed_s)
+            leads = group is door.gathering
             if leads:
-                door.busy, door.gathering = True, _Group()
+                door.gathering = _Group()
+                door.at_work += 1
+                door.began_s = time.monotonic()
+            while not (leads or group.done):
+                self._changed.wait()
         if leads:
             self._lead(door, group, shared)
         if group.error is not None:
@@ -78,33 +88,38 @@ class SyncGroups:
             with self._changed:
                 group.replies = replies
                 group.error = error if replies is None else None
-                door.busy = False
+                door.at_work -= 1
                 self._changed.notify_all()
 
 
 class AsyncGroups:
-    """Group commit of tasks of one event loop. A task of its own runs the steps: any waiter may be cancelled."""
+    """Group commit of tasks of one event loop. Tasks of their own run the steps: any waiter may be cancelled."""
 
     def __init__(self, run: Callable[[Steps[Any]], Awaitable[Any]]) -> None:
         self._run = run
         self._waiting: dict[object, list[asyncio.Future[list[Any]]]] = {}
-        self._at_work: dict[object, asyncio.Task[None]] = {}
+        self._leading: dict[object, asyncio.Task[None]] = {}
+        self._at_work: set[asyncio.Task[None]] = set()
 
     async def join(self, shared: Shared) -> list[Any]:
         """The answer to `shared`, run for this caller and for all who joined with it."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Any]] = loop.create_future()
         self._waiting.setdefault(shared.key, []).append(future)
-        if shared.key not in self._at_work:
-            self._at_work[shared.key] = loop.create_task(self._lead(shared))
+        if shared.key not in self._leading:
+            self._leading[shared.key] = loop.create_task(self._lead(shared))
         return await future
 
     async def _lead(self, shared: Shared) -> None:
+        """Start a run for each group that has gathered, not too soon after the one before."""
         try:
             while group := [future for future in self._waiting.pop(shared.key, ()) if not future.done()]:
-                await self._answer(shared, group)
+                task = asyncio.get_running_loop().create_task(self._answer(shared, group))
+                self._at_work.add(task)
+                task.add_done_callback(self._at_work.discard)
+                await asyncio.wait((task,), timeout=shared.spacing_ms / 1_000)
         finally:
-            del self._at_work[shared.key]
+            del self._leading[shared.key]
 
     async def _answer(self, shared: Shared, group: list[asyncio.Future[list[Any]]]) -> None:
         try:
@@ -124,7 +139,7 @@ class AsyncGroups:
         for waiting in self._waiting.values():
             _tell(waiting, _closed())
         self._waiting.clear()
-        at_work = tuple(self._at_work.values())
+        at_work = (*self._leading.values(), *self._at_work)
         for task in at_work:
             task.cancel()
         if at_work:

@@ -86,7 +86,7 @@ async def test_a_power_cut_takes_only_what_may_be_lost(
 async def one_cut(disk: Volume, profile: Profile, ack: Ack, chance: random.Random, spawn: Spawn) -> tuple[int, int]:
     """How many checkpoints were acknowledged before the cut, and how many of them are gone."""
     size_bytes = chance.choice([200, 2_000, 20_000])
-    run_s = chance.uniform(1.2, 2.2)
+    run_s = chance.uniform(1.5, 3.0)
     # Each waits up to a second for its ack: more of them, so that there is something to lose.
     writers = 128 if ack == "fsync" else 16
     server = serve(spawn, profile, disk.folder, disk.environment)

@@ -1,0 +1,224 @@
+"""The proof of a write, driven by hand: what is asked, and which answers are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rtmem.errors import (
+    CommandError,
+    ConfigError,
+    DeadlineExceededError,
+    NotDurableError,
+    PermissionDeniedError,
+    PersistenceError,
+    RtmemError,
+    ServerTooOldError,
+)
+from rtmem.operations.durability import Promise, durably, look, prepare
+from rtmem.settings import Ack
+from rtmem.steps import Batch, Command, Shared, Steps
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def promise(ack: Ack = "fsync", **options: Any) -> Promise:
+    return Promise(ack, options.pop("replicas", 1), options.pop("timeout_ms", 1_000), "b", **options)
+
+
+def info(run: str = "r1", replid: str = "p1", *, status: str = "ok", pending: int = 0, aof: int = 1) -> bytes:
+    lines = [
+        "# Server",
+        f"run_id:{run}",
+        f"master_replid:{replid}",
+        f"aof_enabled:{aof}",
+        f"aof_last_write_status:{status}",
+        f"aof_pending_bio_fsync:{pending}",
+    ]
+    return "\r\n".join(lines).encode()
+
+
+def write() -> Steps[list[Any]]:
+    return (yield Batch((("SET", "k", 1), ("GET", "k")), atomic=True))
+
+
+class Exchange:
+    """Answers what an operation asks for, from a script: replies, or an error, for each batch in turn."""
+
+    def __init__(self, clock: Clock, *script: list[Any] | RtmemError, step_s: float = 0.01) -> None:
+        self.asked: list[Batch] = []
+        self._clock = clock
+        self._script = list(script)
+        self._step_s = step_s
+
+    def run(self, steps: Steps[Any]) -> Any:
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    replies = self._answer(request)
+                except RtmemError as exc:
+                    request = steps.throw(exc)
+                else:
+                    request = steps.send(replies)
+        except StopIteration as stop:
+            return stop.value
+
+    def _answer(self, request: Any) -> list[Any]:
+        if isinstance(request, Shared):
+            return [self.run(request.steps())]
+        self.asked.append(request)
+        self._clock.now_s += self._step_s
+        replies = self._script.pop(0)
+        if isinstance(replies, RtmemError):
+            raise replies
+        assert len(replies) == len(request.commands), request.commands
+        return replies
+
+    def commands(self) -> list[Command]:
+        return [command for batch in self.asked for command in batch.commands]
+
+
+ABLE: list[list[Any]] = [[[0, 0], info()], [[b"appendfsync", b"everysec"]]]
+WRITTEN: list[Any] = [b"OK", b"1", info()]
+
+
+def prove(*script: list[Any] | RtmemError, ack: Ack = "fsync", step_s: float = 0.01, **options: Any) -> Exchange:
+    """Run a durable write up to the end; it was written, and `script` answers the proof."""
+    clock = Clock()
+    exchange = Exchange(clock, *ABLE, WRITTEN, *script, step_s=step_s)
+    assert exchange.run(durably(write(), promise(ack, clock=clock, **options))) == [b"OK", b"1"]
+    return exchange
+
+
+def test_memory_asks_for_nothing_more() -> None:
+    exchange = Exchange(Clock(), [b"OK", b"1"])
+    assert exchange.run(durably(write(), promise("memory"))) == [b"OK", b"1"]
+    assert exchange.commands() == [("SET", "k", 1), ("GET", "k")]
+
+
+def test_a_proof_writes_first_and_waits_on_a_lane_of_its_own() -> None:
+    exchange = prove([7, b"OK", [0, 0], info()], [7, [1, 0], info()])
+    *_, first, second = exchange.asked
+    assert [command[0] for command in first.commands] == ["CLIENT", "SET", "WAITAOF", "INFO"]
+    assert [command[0] for command in second.commands] == ["CLIENT", "WAITAOF", "INFO"]
+    assert first.commands[1][3] == "PX"  # no garbage
+    assert {first.lane, second.lane} == {"durable"}
+
+
+def test_on_another_connection_it_writes_again() -> None:
+    # There WAITAOF has nothing to wait for and says 1 at once.
+    exchange = prove([7, b"OK", [0, 0], info()], [8, [1, 0], info()], [8, b"OK", [1, 0], info()])
+    assert [len(batch.commands) for batch in exchange.asked[-3:]] == [4, 3, 4]
+
+
+def test_the_server_is_asked_once_what_it_can_do() -> None:
+    clock = Clock()
+    shared = promise(clock=clock)
+    done = [7, b"OK", [1, 0], info()]
+    exchange = Exchange(clock, *ABLE, WRITTEN, done, WRITTEN, done)
+    for _ in range(2):
+        exchange.run(durably(write(), shared))
+    assert len(exchange.asked) == 6
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        pytest.param([[7, b"OK", [1, 0], info(run="r2")]], id="another process"),
+        pytest.param([[7, b"OK", [1, 0], info(replid="p2")]], id="was a replica meanwhile"),
+        pytest.param([[7, b"OK", [1, 0], info(status="err")]], id="failed fsync, WAITAOF says 1"),
+        pytest.param([[7, b"OK", [0, 0], info(status="err")], [7, [1, 0], info()]], id="failed, then forgotten"),
+        pytest.param([[7, b"OK", [0, 0], info()]] + [[7, [0, 0], info()]] * 200, id="timeout"),
+        pytest.param([PersistenceError("MISCONF")], id="MISCONF"),
+        pytest.param([DeadlineExceededError("late")], id="no answer"),
+        pytest.param([CommandError("ERR WAITAOF cannot be used when appendonly is disabled")], id="AOF went off"),
+    ],
+)
+def test_less_than_promised_is_refused(proof: list[Any]) -> None:
+    with pytest.raises(NotDurableError, match="executed and is readable") as raised:
+        prove(*proof)
+    assert raised.value.data["written"] is True
+
+
+@pytest.mark.parametrize(("looks", "refused"), [(0, False), (1, False), (3, True), (9, True)])
+def test_an_fsync_under_way_for_nearly_a_second_is_refused(looks: int, refused: bool) -> None:
+    # 200 ms between looks. A failure at the end of a longer one would be forgotten before anybody looks.
+    slow = [[7, [0, 0], info(pending=1)]] * looks
+    script = [[7, b"OK", [0, 0], info(pending=1)], *slow, [7, [1, 0], info()]]
+    if not refused:
+        prove(*script, step_s=0.2, timeout_ms=10_000)
+        return
+    with pytest.raises(NotDurableError, match="would not have been noticed"):
+        prove(*script, step_s=0.2, timeout_ms=10_000)
+
+
+def test_quiet_looks_allow_any_length() -> None:
+    quiet = [[7, [0, 0], info()]] * 20
+    prove([7, b"OK", [0, 0], info()], *quiet, [7, [1, 0], info()], step_s=0.2, timeout_ms=10_000)
+
+
+@pytest.mark.parametrize(("replicas", "enough"), [(1, False), (2, True)])
+def test_replicas_are_counted(replicas: int, enough: bool) -> None:
+    counted = [7, b"OK", [1, replicas], info()]
+    if enough:
+        prove(counted, ack="replica", replicas=2)
+        return
+    with pytest.raises(NotDurableError, match="1 of 2 replicas") as raised:
+        prove(counted, ack="replica", replicas=2, timeout_ms=1)
+    assert raised.value.data["replicas"] == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        ([ServerTooOldError("ERR unknown command", reply="ERR unknown command")], ServerTooOldError),
+        ([[[0, 0], info(aof=0)]], ConfigError),
+        ([[[0, 0], info()], [{b"appendfsync": b"no"}]], ConfigError),
+    ],
+)
+def test_a_server_that_cannot_prove_is_refused_before_the_write(answers: list[Any], kind: type[RtmemError]) -> None:
+    exchange = Exchange(Clock(), *answers)
+    with pytest.raises(kind, match="nothing was written"):
+        exchange.run(durably(write(), promise()))
+    assert ("SET", "k", 1) not in exchange.commands()
+
+
+def test_a_replica_is_waited_for_in_memory_where_nothing_is_synced() -> None:
+    clock = Clock()
+    exchange = Exchange(clock, [[0, 0], info(aof=0)], WRITTEN, [7, b"OK", 1, info(aof=0, status="")])
+    exchange.run(durably(write(), promise("replica", clock=clock)))
+    assert exchange.commands()[-2][0] == "WAIT"
+
+
+def test_a_server_that_hides_its_config_is_taken_at_its_word() -> None:
+    clock = Clock()
+    exchange = Exchange(clock, [[0, 0], info()], PermissionDeniedError("NOPERM"))
+    exchange.run(prepare(promise(clock=clock)))
+
+
+def test_an_error_of_the_write_itself_is_not_turned_into_another() -> None:
+    exchange = Exchange(Clock(), *ABLE, PersistenceError("MISCONF"))
+    with pytest.raises(PersistenceError):
+        exchange.run(durably(write(), promise()))
+    assert len(exchange.asked) == 3
+
+
+def test_a_look_that_was_just_taken_is_not_taken_again() -> None:
+    clock = Clock()
+    shared = promise(clock=clock)
+    exchange = Exchange(clock, *ABLE, [info()], [info()])
+    exchange.run(prepare(shared))
+    for _ in range(3):
+        exchange.run(look(shared))
+    assert len(exchange.asked) == 3
+    clock.now_s += 1
+    exchange.run(look(shared))
+    assert len(exchange.asked) == 4
