@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 import redis.asyncio
@@ -27,6 +28,7 @@ from rtmem.drivers.lanes import ExclusiveLane, Lane
 from rtmem.drivers.sync import backoff_s, retry_allowed
 from rtmem.errors import (
     InvalidRequestError,
+    PersistenceError,
     ReadOnlyReplicaError,
     RtmemError,
 )
@@ -56,7 +58,9 @@ class AsyncDriver:
         """A driver for `url`, after one PING. Raises ConfigError, AuthenticationError, ServerUnavailableError."""
         driver = cls.lazy(url, settings)
         try:
-            await driver.answer(Batch((("PING",),)))
+            # A server whose disk is full denies even PING, and can be read.
+            with suppress(PersistenceError):
+                await driver.answer(Batch((("PING",),)))
         except BaseException:
             await driver.aclose()
             raise

@@ -16,7 +16,13 @@ import redis
 from rtmem.drivers import clients, wire
 from rtmem.drivers.groups import SyncGroups
 from rtmem.drivers.translate import connection_error
-from rtmem.errors import DeadlineExceededError, ReadOnlyReplicaError, RtmemError, ServerUnavailableError
+from rtmem.errors import (
+    DeadlineExceededError,
+    PersistenceError,
+    ReadOnlyReplicaError,
+    RtmemError,
+    ServerUnavailableError,
+)
 from rtmem.settings import Redis
 from rtmem.steps import Batch, Compute, R, Request, Shared, Steps
 
@@ -36,7 +42,9 @@ class SyncDriver:
         """A driver for `url`, after one PING. Raises ConfigError, AuthenticationError, ServerUnavailableError."""
         driver = cls.lazy(url, settings)
         try:
-            driver.answer(Batch((("PING",),)))
+            # A server whose disk is full denies even PING, and can be read.
+            with contextlib.suppress(PersistenceError):
+                driver.answer(Batch((("PING",),)))
         except BaseException:
             driver.close()
             raise

@@ -13,8 +13,9 @@ import pytest
 import redis
 
 from rtmem import errors
+from rtmem.drivers import AsyncDriver, SyncDriver
 from rtmem.drivers.translate import connection_error, error_reply
-from rtmem.steps import Command
+from rtmem.steps import Batch, Command
 from tests.drivers.colours import COLOURS, Colour, talking
 from tests.drivers.processes import Process, Spawn, becomes, free_port, spawning
 
@@ -112,6 +113,21 @@ async def test_maxmemory_reached(colour: Colour, server: Process) -> None:
 
 @both_colours
 async def test_a_disk_that_cannot_be_written(colour: Colour, spawn: Spawn) -> None:
+    server = await with_a_broken_disk(spawn)
+    assert "disk" in await failing(colour, server.url, errors.PersistenceError, SET)
+
+
+async def test_a_server_whose_disk_cannot_be_written_can_be_connected_to_and_read(spawn: Spawn) -> None:
+    # Such a server denies even PING.
+    server = await with_a_broken_disk(spawn)
+    get = Batch((("GET", "k"),))
+    with SyncDriver.connect(server.url) as driver:
+        assert driver.answer(get) == [b"v"]
+    async with await AsyncDriver.connect(server.url) as awaiting:
+        assert await awaiting.answer(get) == [b"v"]
+
+
+async def with_a_broken_disk(spawn: Spawn) -> Process:
     server = spawn("save 3600 1").wait_until_answering()
     # The finished RDB cannot take the place of a directory; also root cannot make it.
     (server.folder / "dump.rdb" / "in the way").mkdir(parents=True)
@@ -119,7 +135,7 @@ async def test_a_disk_that_cannot_be_written(colour: Colour, spawn: Spawn) -> No
         client.set("k", "v")
         client.bgsave()
         await becomes(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
-    assert "disk" in await failing(colour, server.url, errors.PersistenceError, SET)
+    return server
 
 
 @both_colours
