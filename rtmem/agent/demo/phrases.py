@@ -117,8 +117,10 @@ def _rules(*rules: tuple[Attribute, str]) -> tuple[tuple[Attribute, re.Pattern[s
 
 
 _REMEMBER: Final = _rules(
-    ("name", r"(?:my name is|my name's|i am called|i'm called|call me)\s+(?P<value>.+)"),
-    ("name", r"(?:меня зовут|мо[её] имя(?:\s*[-—:])?|зови(?:те)? меня)\s+(?P<value>.+)"),
+    ("name", r"(?:my name is|my name's|i am called|i'm called)\s+(?P<value>.+)"),
+    # "Call me later" asks for a call.
+    ("name", r"call me\s+(?P<value>(?!(?:later|back|again|soon|today|tonight|tomorrow|now|at|in|on|if|after)\b).+)"),
+    ("name", r"(?:меня зовут|мо[её] имя(?:\s*[-—:])?|зови(?:те)? меня)\s+(?P<value>(?!(?:потом|позже|завтра)\b).+)"),
     ("home", r"(?:i live|i'm living|i am living|i moved|i've moved) (?:in|to)\s+(?P<value>.+)"),
     ("home", r"я (?:сейчас )?(?:живу|переехала?) во?\s+(?P<value>.+)"),
     ("work", r"i work as (?:an? )?(?P<value>.+)"),
