@@ -196,7 +196,7 @@ def get_tuple(scope: Scope, config: RunnableConfig) -> Steps[CheckpointTuple | N
         NewerLayoutError: stored by a newer rtmem.
 
     Redis: 1 round trip, FCALL rtmem_v1_checkpoint_get (and PEXPIRE in the same one with refresh_on_read); 2 if a
-        single value or message of 64 KB or more has to travel.
+        large piece has to travel: a value or message of 64 KB or more, or a long list that was put all at once.
     Source: BaseCheckpointSaver.get_tuple (langgraph-checkpoint 4.3).
     """
     place = place_of(scope, config)

@@ -26,6 +26,7 @@ from xxhash import xxh3_128_digest
 LARGE_PIECE_BYTES_MIN = 64 * 1024
 LARGE_FIRST = 2**51  # numbers from here on are random; all fit the doubles that Lua counts with
 
+_BULK_BYTES_MIN = 256 * 1024
 _ELEMENTS_PER_PIECE_MAX = 64
 _FIRST_RUN = 4  # elements of the first new piece; the next ones follow from its size
 _SAMPLED_MIN = 256  # a shorter list is fingerprinted in no time
@@ -112,9 +113,10 @@ class Fresh:
     plain HSET in the same transaction, under a random number that no counter will reach.
     """
 
-    __slots__ = ("large", "small")
+    __slots__ = ("_next_large", "large", "small")
 
     def __init__(self) -> None:
+        self._next_large = LARGE_FIRST + random.getrandbits(51)
         self.small: list[bytes] = []
         self.large: dict[int, bytes] = {}
 
@@ -123,7 +125,8 @@ class Fresh:
         if len(stored) < LARGE_PIECE_BYTES_MIN:
             self.small.append(stored)
             return len(self.small) - 1
-        number = LARGE_FIRST + random.getrandbits(51)
+        number = self._next_large
+        self._next_large += 1  # consecutive, so that all large pieces of a put are one range
         self.large[number] = stored
         return number
 
@@ -193,7 +196,8 @@ def split(elements: list[Any], cut: Cut, encode: Encode, fresh: Fresh, piece_byt
     while at < len(elements):
         found = _find(index, cut.prints, at) if index else None
         if run < at and (found or at - run >= per_piece):
-            per_piece = _store(elements, run, at, cut, encode, fresh, piece_bytes_min)
+            stored_bytes = _store(elements, run, at, cut, encode, fresh)
+            per_piece = _elements_per_piece(stored_bytes / (at - run), len(elements) - at, piece_bytes_min)
             run = at
             yield
         if found:
@@ -203,18 +207,29 @@ def split(elements: list[Any], cut: Cut, encode: Encode, fresh: Fresh, piece_byt
         else:
             at += 1
     if run < at:
-        _store(elements, run, at, cut, encode, fresh, piece_bytes_min)
+        _store(elements, run, at, cut, encode, fresh)
 
 
-def _store(elements: list[Any], start: int, stop: int, cut: Cut, encode: Encode, fresh: Fresh, bytes_min: int) -> int:
-    """Encode a run as a new piece; answers how many elements the next one should have."""
+def _store(elements: list[Any], start: int, stop: int, cut: Cut, encode: Encode, fresh: Fresh) -> int:
+    """Encode a run as a new piece; answers its size in bytes."""
     run = elements[start:stop]
     stored = encode(run)
     # Fingerprinted here, in the same slice: another task may have changed an element since it was looked up, and
     # print and bytes must be of one moment.
     cut.prints[start:stop] = prints_of(run, encode)
     cut.tail.append(Piece(stop - start, fresh=fresh.add(stored)))
-    return max(1, min(_ELEMENTS_PER_PIECE_MAX, bytes_min * len(run) // max(1, len(stored))))
+    return len(stored)
+
+
+def _elements_per_piece(element_bytes: float, elements_left: int, piece_bytes_min: int) -> int:
+    """How many elements the next new piece should have.
+
+    Much that arrives at once (a thread that is imported, a state that is copied) is cut into large pieces: what goes
+    through Lua costs 2 ms per MB at the server, and a later change of one element stores 64 KB anew, not 1 MB.
+    """
+    if element_bytes * elements_left >= _BULK_BYTES_MIN:
+        return max(1, int(1.1 * LARGE_PIECE_BYTES_MIN / element_bytes))
+    return max(1, min(_ELEMENTS_PER_PIECE_MAX, int(piece_bytes_min / element_bytes)))
 
 
 def _is_all_new(elements: list[Any], known: ListImage, encode: Encode) -> bool:

@@ -142,7 +142,7 @@ def test_an_append_to_2500_messages_is_one_piece_and_a_short_text() -> None:
         messages.append(message(3_000 + number))
         store.put(messages)
         assert store.sent == 1
-        assert len(store.ranges) < 20
+        assert len(store.ranges) < 40  # three runs of numbers, however long the talk
 
 
 def test_large_pieces_have_random_numbers_that_no_counter_reaches() -> None:
