@@ -18,7 +18,9 @@ from rtmem.settings import Ack, Redis
 
 @dataclass(frozen=True, slots=True)
 class Acked:
-    """One checkpoint whose put has returned."""
+    """One call that has returned: put, or put_writes."""
+
+    verb: str
 
     thread_id: str
     checkpoint_id: str
@@ -53,8 +55,9 @@ async def write_on(saver: AsyncRedisSaver, ledger: Ledger, thread_id: str, size_
             checkpoint["channel_versions"] = dict.fromkeys(checkpoint["channel_values"], version)
             versions = dict(checkpoint["channel_versions"])
             config = await saver.aput(config, checkpoint, {"step": number}, versions)
-            ledger.acked.append(Acked(thread_id, checkpoint["id"], number, time.monotonic()))
+            ledger.acked.append(Acked("put", thread_id, checkpoint["id"], number, time.monotonic()))
             await saver.aput_writes(config, [("text", f"write-{number}")], "task")
+            ledger.acked.append(Acked("put_writes", thread_id, checkpoint["id"], number, time.monotonic()))
 
 
 async def run_fleet(url: str, ack: Ack, *, writers: int, size_bytes: int, cut: Any) -> tuple[Ledger, float]:
@@ -71,8 +74,10 @@ async def run_fleet(url: str, ack: Ack, *, writers: int, size_bytes: int, cut: A
 
 
 async def lost(url: str, acked: list[Acked], size_bytes: int) -> list[Acked]:
-    """Which of the acknowledged checkpoints are not there any more. Also: whatever is there is whole, and each thread's
-    latest checkpoint loads; anything half-written raises."""
+    """Which of the acknowledged checkpoints and writes are not there any more.
+
+    Also: whatever is there is whole, and each thread's latest checkpoint loads; anything half-written raises.
+    """
     gone: list[Acked] = []
     async with AsyncRedisSaver.from_conn_string(url, connection_args={"deadline_ms": Redis().deadline_ms}) as saver:
         for thread_id in sorted({one.thread_id for one in acked}):
@@ -86,5 +91,7 @@ async def lost(url: str, acked: list[Acked], size_bytes: int) -> list[Acked]:
                     assert one.parent_config["configurable"]["checkpoint_id"] in found
             latest = await saver.aget_tuple(config)
             assert (latest.checkpoint["id"] if latest else None) == max(found, default=None)
-            gone += [one for one in acked if one.thread_id == thread_id and one.checkpoint_id not in found]
+            written = {id_ for id_, one in found.items() if one.pending_writes}
+            there = {"put": found.keys(), "put_writes": written}
+            gone += [one for one in acked if one.thread_id == thread_id and one.checkpoint_id not in there[one.verb]]
     return gone
