@@ -108,7 +108,7 @@ class _Terminal:
         """Show where the thread stands; returns what its run still waits for."""
         from rtmem.cli.states import messages_of, questions_of, text_of
 
-        state = self._runner.run(self._conversation.state())
+        state = self._runner.run(self._conversation.state(wait_ms=0))  # nothing is lost yet: say it at once
         if not self._interactive:
             return questions_of(state)
         screen.note(f"thread {self._conversation.thread_id!r} at {self._conversation.url}. {_HELP}")

@@ -93,13 +93,16 @@ class Conversation:
             raise ConfigError(f"{asked} at {self.url}: choose one with --assistant: {', '.join(served)}")
         self._assistant_id = assistant_id
 
-    async def state(self) -> dict[str, Any]:
+    async def state(self, *, wait_ms: int = GATEWAY_WAIT_MS) -> dict[str, Any]:
         """The thread's state; a new thread has an empty one.
+
+        Args:
+            wait_ms: how long a gateway that cannot tell it now is asked again.
 
         Raises:
             ServerUnavailableError, UnauthorizedError: no gateway, or not for this token.
         """
-        deadline = time.monotonic() + GATEWAY_WAIT_MS / 1000
+        deadline = time.monotonic() + wait_ms / 1000
         while True:
             try:
                 with self._typed_errors():
@@ -275,7 +278,7 @@ class Conversation:
             )
         if status >= 500:
             return ServerUnavailableError(
-                f"the gateway at {self.url} cannot answer now ({status}): look at what it prints"
+                f"the gateway at {self.url} cannot answer now ({status}): {_told(cause) or 'look at what it prints'}"
             )
         return RunFailedError(f"the gateway at {self.url} refused with status {status}: {cause}")
 
@@ -294,6 +297,16 @@ class _Ending:
     unsent: bool = False  # the command may not have arrived
     failure: str = ""
     message_id: str = ""  # of the message that is being streamed
+
+
+def _told(cause: BaseException) -> str:
+    """What the gateway itself says of the error in its answer."""
+    if not isinstance(cause, httpx.HTTPStatusError):
+        return ""
+    try:
+        return str(cause.response.json()["message"])
+    except (ValueError, LookupError, TypeError, httpx.ResponseNotRead):
+        return ""  # not our gateway, or something in front of it
 
 
 def _may_go_on(failure: str) -> bool:
