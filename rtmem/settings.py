@@ -7,12 +7,15 @@ Order, later wins: defaults here, a TOML file (configs/rtmem.toml shows every li
 from __future__ import annotations
 
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_type_hints
 
 import msgspec
+from msgspec import Meta
 
 from rtmem.errors import ConfigError
 
@@ -21,17 +24,24 @@ Ack = Literal["memory", "fsync", "replica"]
 
 Profile = Literal["ephemeral", "relaxed", "balanced", "durable", "replicated"]
 
+# Kept by `load`, for everything that people write: a struct made in a program is taken as it is.
+NotNegative: TypeAlias = Annotated[int, Meta(ge=0)]
+Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+Port: TypeAlias = Annotated[int, Meta(ge=0, le=65_535)]
+SocketBytes: TypeAlias = Annotated[int, Meta(ge=1, le=2**31 - 1)]  # the kernel's own limit
+Token: TypeAlias = Annotated[str, Meta(min_length=1)]
+
 
 class Redis(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How to reach Redis. An empty url means the embedded server."""
 
     url: str = ""
     protocol: Literal[2, 3] = 3
-    connect_timeout_ms: int = 2_000
-    deadline_ms: int = 5_000  # one exchange, retries included
-    retries_max: int = 2  # of idempotent batches, after a lost connection
-    connections_max: int = 32  # per driver; callers wait for a free one
-    large_bytes_min: int = 64 * 1024  # a batch above this leaves the pipelined lane
+    connect_timeout_ms: Positive = 2_000
+    deadline_ms: Positive = 5_000  # one exchange, retries included
+    retries_max: NotNegative = 2  # of idempotent batches, after a lost connection
+    connections_max: Positive = 32  # per driver; callers wait for a free one
+    large_bytes_min: NotNegative = 64 * 1024  # a batch above this leaves the pipelined lane
 
 
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -39,53 +49,53 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     data_dir: str = ""  # empty: $XDG_DATA_HOME/rtmem or ~/.local/share/rtmem
     profile: Profile = "balanced"
-    maxmemory_bytes: int = 0  # 0: half of the machine's memory
-    start_timeout_ms: int = 15_000
-    stop_timeout_ms: int = 10_000
+    maxmemory_bytes: NotNegative = 0  # 0: half of the machine's memory
+    start_timeout_ms: Positive = 15_000
+    stop_timeout_ms: Positive = 10_000
 
 
 class Checkpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The savers."""
 
     prefix: str = "rtmem"
-    ttl_ms: int = 0  # 0: threads do not expire
+    ttl_ms: NotNegative = 0  # 0: threads do not expire
     refresh_on_read: bool = False
-    inline_bytes_max: int = 96  # smaller values live inside the checkpoint record
-    piece_bytes_min: int = 8_192  # new neighbours of a list share a piece up to about this size
-    compress_bytes_min: int = 4 * 1024 * 1024  # zstd above this; below, compressing takes longer than writing
-    page_size: int = 20
-    cache_bytes_max: int = 64 * 1024 * 1024  # what this process remembers of thread heads
-    tombstone_ttl_ms: int = 3_600_000  # how long a deleted thread refuses late writes
+    inline_bytes_max: NotNegative = 96  # smaller values live inside the checkpoint record
+    piece_bytes_min: NotNegative = 8_192  # new neighbours of a list share a piece up to about this size
+    compress_bytes_min: NotNegative = 4 * 1024 * 1024  # zstd above this; below, compressing takes longer than writing
+    page_size: Positive = 20
+    cache_bytes_max: NotNegative = 64 * 1024 * 1024  # what this process remembers of thread heads
+    tombstone_ttl_ms: Positive = 3_600_000  # how long a deleted thread refuses late writes
     ack: Ack = "memory"  # what every write waits for
-    ack_replicas: int = 1  # how many replicas "replica" asks for
-    ack_timeout_ms: int = 5_000  # a write that is not proved by then raises NotDurableError, and stays readable
+    ack_replicas: NotNegative = 1  # how many replicas "replica" asks for
+    ack_timeout_ms: Positive = 5_000  # a write that is not proved by then raises NotDurableError, and stays readable
 
 
 class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The websocket gateway."""
 
     host: str = "127.0.0.1"
-    port: int = 8123
-    tokens: dict[str, str] = {}  # bearer token -> principal
-    frame_bytes_max: int = 4 * 1024 * 1024
-    outbox_frames_max: int = 2_048  # per connection; a slower reader is served from the log
-    outbox_bytes_max: int = 8 * 1024 * 1024
-    stall_timeout_ms: int = 10_000  # a reader that takes nothing for so long is closed with 4429
-    send_buffer_bytes: int = 128 * 1024
-    log_flush_ms: int = 25  # events are appended to the log in groups
-    log_group_events_max: int = 256
-    log_groups_max: int = 4_096  # kept per thread; older ones are dropped
-    log_values_bytes_max: int = 64 * 1024  # a larger state is not logged; who replays it gets the current one
-    log_ttl_ms: int = 86_400_000
-    subscriptions_max: int = 64  # per connection
-    threads_cached_max: int = 4_096  # idle threads this process remembers the end of
-    graphs_cached_max: int = 1_024  # graphs bound to one principal's saver
-    fragments_max: int = 1_024  # of one websocket message
-    header_bytes_max: int = 64 * 1024  # of one HTTP request
-    header_timeout_ms: int = 10_000  # to send them
-    close_timeout_ms: int = 1_000  # a closed connection that does not finish is aborted
-    ping_interval_ms: int = 20_000
-    drain_timeout_ms: int = 10_000
+    port: Port = 8123
+    tokens: dict[Token, Token] = {}  # bearer token -> principal
+    frame_bytes_max: Positive = 4 * 1024 * 1024
+    outbox_frames_max: Positive = 2_048  # per connection; a slower reader is served from the log
+    outbox_bytes_max: Positive = 8 * 1024 * 1024
+    stall_timeout_ms: Positive = 10_000  # a reader that takes nothing for so long is closed with 4429
+    send_buffer_bytes: SocketBytes = 128 * 1024
+    log_flush_ms: NotNegative = 25  # events are appended to the log in groups
+    log_group_events_max: Positive = 256
+    log_groups_max: Positive = 4_096  # kept per thread; older ones are dropped
+    log_values_bytes_max: NotNegative = 64 * 1024  # a larger state is not logged; who replays it gets the current one
+    log_ttl_ms: Positive = 86_400_000
+    subscriptions_max: Positive = 64  # per connection
+    threads_cached_max: NotNegative = 4_096  # idle threads this process remembers the end of
+    graphs_cached_max: Positive = 1_024  # graphs bound to one principal's saver
+    fragments_max: Positive = 1_024  # of one websocket message
+    header_bytes_max: Positive = 64 * 1024  # of one HTTP request
+    header_timeout_ms: Positive = 10_000  # to send them
+    close_timeout_ms: Positive = 1_000  # a closed connection that does not finish is aborted
+    ping_interval_ms: Positive = 20_000
+    drain_timeout_ms: NotNegative = 10_000
     turn_durability: Ack = "memory"  # what is proved before the end of a turn is told; a run may ask for more
 
 
@@ -94,7 +104,7 @@ class Agent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     model: str = ""  # provider:name, for example openai:gpt-5-mini; empty: rules, no key, no download
     model_base_url: str = ""  # an OpenAI-compatible server of your own
-    token_interval_ms: int = 15  # between words of the rules model, so that an answer is seen to stream
+    token_interval_ms: NotNegative = 15  # between words of the rules model, so that an answer is seen to stream
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -107,39 +117,99 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     agent: Agent = Agent()
 
 
+_SECTIONS: Final = {name: section.__struct_fields__ for name, section in get_type_hints(Settings).items()}
+_SECRET: Final = {("redis", "url"), ("gateway", "tokens")}
+_PLACE: Final = re.compile(r" - at .*`\$\.(?P<section>\w+)(?:\.(?P<name>\w+))?.*")
+
+Origins: TypeAlias = dict[tuple[str, str], str]
+"""(section, name) -> the variable that set it; the file set all others."""
+
+
 def load(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
     """Settings from `path` (or $RTMEM_CONFIG, or defaults) with RTMEM_* variables on top.
 
     Raises:
-        ConfigError: unreadable file, unknown name, wrong type; names the setting.
+        ConfigError: unreadable file, unknown name, wrong type or range; names the setting and where it was set.
     """
     environ = os.environ if environ is None else environ
     source = path or environ.get("RTMEM_CONFIG")
-    tree: dict[str, Any] = {}
-    if source:
-        try:
-            tree = tomllib.loads(Path(source).read_text("utf-8"))
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-            raise ConfigError(f"settings file {source}: {exc}: check the path and the TOML syntax") from exc
-    overlay(tree, environ)
+    tree: dict[str, Any] = _read(source, "--config" if path else "RTMEM_CONFIG") if source else {}
+    origins = overlay(tree, environ)
+    _check_names(tree, origins, source)
     try:
         return msgspec.convert(tree, Settings, strict=False)
     except msgspec.ValidationError as exc:
-        raise ConfigError(f"settings: {exc}: `rtmem configs show` lists every name with its type") from exc
+        raise _explained(str(exc), tree, origins, source) from exc
 
 
-def overlay(tree: dict[str, Any], environ: Mapping[str, str]) -> None:
+def overlay(tree: dict[str, Any], environ: Mapping[str, str]) -> Origins:
     """Put RTMEM_SECTION__NAME variables into `tree`; a value that looks like JSON is read as JSON."""
     if model := environ.get("RTMEM_MODEL"):
         # The one setting that people type in front of a command has a short name too.
         environ = {"RTMEM_AGENT__MODEL": model, **environ}
+    origins: Origins = {}
     for variable, text in environ.items():
-        if not variable.startswith("RTMEM_") or "__" not in variable:
+        if not variable.startswith("RTMEM_"):
             continue
-        section, name = variable.removeprefix("RTMEM_").lower().split("__", 1)
+        section, two, name = variable.removeprefix("RTMEM_").lower().partition("__")
+        if not two:
+            _check_underscores(variable)
+            continue
         if not isinstance(tree.setdefault(section, {}), dict):
             raise ConfigError(f"settings: [{section}] must be a table to take {variable}")
         tree[section][name] = _value(text)
+        origins[section, name] = variable
+    return origins
+
+
+def _read(source: str | os.PathLike[str], given_by: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(source).read_text("utf-8"))
+    except OSError as exc:
+        raise ConfigError(f"settings file {source}: {exc.strerror}: check the path in {given_by}") from exc
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"settings file {source}: {exc}: check the TOML syntax") from exc
+
+
+def _check_underscores(variable: str) -> None:
+    """RTMEM_GATEWAY_PORT would otherwise change nothing, and say nothing."""
+    section, _, name = variable.removeprefix("RTMEM_").lower().partition("_")
+    if section in _SECTIONS and name:
+        raise ConfigError(f"{variable} sets nothing: write RTMEM_{section.upper()}__{name.upper()}, two underscores")
+
+
+def _check_names(tree: Mapping[str, Any], origins: Origins, source: object) -> None:
+    for section, values in tree.items():
+        names = list(values) if isinstance(values, Mapping) else []
+        if section not in _SECTIONS:
+            where = _origin(section, names[0] if names else "", origins, source)
+            raise ConfigError(f"{where}: no section [{section}]: {_near(section, _SECTIONS)}")
+        for name in names:
+            if name not in _SECTIONS[section]:
+                where = _origin(section, name, origins, source)
+                raise ConfigError(f"{where}: no setting {name!r} in [{section}]: {_near(name, _SECTIONS[section])}")
+
+
+def _explained(problem: str, tree: Mapping[str, Any], origins: Origins, source: object) -> ConfigError:
+    """What msgspec says of a value, with the place where it was written, and the choices if there are some."""
+    place = _PLACE.search(problem)
+    section, name = (place["section"], place["name"] or "") if place else ("", "")
+    what = problem[: place.start()] if place else problem
+    if not name:
+        return ConfigError(f"settings file {source}: [{section}]: {what}: write a table")
+    found = "" if (section, name) in _SECRET else f" is {tree[section][name]!r}"
+    if choices := get_args(get_type_hints(get_type_hints(Settings)[section])[name]):
+        what = f"choose one of {', '.join(map(str, choices))}" if what.startswith("Invalid enum") else what
+    return ConfigError(f"{_origin(section, name, origins, source)}: {name} in [{section}]{found}: {what}")
+
+
+def _origin(section: str, name: str, origins: Origins, source: object) -> str:
+    return origins.get((section, name)) or f"settings file {source}"
+
+
+def _near(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
 def _value(text: str) -> Any:
