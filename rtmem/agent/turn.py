@@ -18,7 +18,7 @@ import anyio
 import anyio.lowlevel
 from langchain_core._api import LangChainBetaWarning
 from langchain_core.language_models._compat_bridge import message_to_events
-from langchain_core.messages import AIMessageChunk, BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage, BaseMessageChunk, ToolMessage, message_chunk_to_message
 from langchain_core.runnables import RunnableConfig
 from langgraph.pregel import Pregel
 from langgraph.stream import StreamChannel, StreamTransformer
@@ -199,9 +199,11 @@ class _Translator:
     def _messages(self, namespace: tuple[str, ...], payload: Any, metadata: Mapping[str, Any]) -> Iterator[TurnEvent]:
         node = metadata.get("langgraph_node")
         if isinstance(payload, BaseMessage):
-            # A node's own message arrives whole. Chunks are v1 leftovers; tool results have their own channel.
-            if isinstance(payload, (AIMessageChunk, ToolMessage)):
+            # A node's own message arrives whole. So does what `model.astream` gave in a node, as one chunk: v3 takes
+            # tokens from `ainvoke` only. Tool results have their own channel.
+            if isinstance(payload, ToolMessage):
                 return
+            payload = message_chunk_to_message(payload) if isinstance(payload, BaseMessageChunk) else payload
             run_id = f"message-{payload.id}"
             for part in message_to_events(payload, message_id=payload.id):
                 yield TurnEvent("messages", self._message(part, run_id, metadata), namespace, node)

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -93,6 +93,71 @@ async def test_a_nodes_own_message_arrives_whole_in_the_same_parts() -> None:
     parts = of(await told(graph, Command(resume="yes")), "messages")
     assert (parts[0]["event"], parts[-1]["event"]) == ("message-start", "message-finish")
     assert "".join(part["delta"]["text"] for part in parts if part["event"] == "content-block-delta") == "told yes"
+
+
+async def returned(state: MessagesState) -> dict[str, Any]:
+    return {"messages": [AIMessage("You said hello 3: word0 word1 word2")]}
+
+
+async def summed(state: MessagesState) -> dict[str, Any]:
+    whole = AIMessageChunk(content="")
+    async for chunk in Parrot().astream(state["messages"]):
+        whole = whole + chunk
+    return {"messages": [whole]}
+
+
+async def made_of_chunks(state: MessagesState) -> dict[str, Any]:
+    return {"messages": [AIMessageChunk(content="You said hello 3:") + AIMessageChunk(content=" word0 word1 word2")]}
+
+
+async def invoked(state: MessagesState) -> dict[str, Any]:
+    return {"messages": [await Parrot().ainvoke(state["messages"])]}
+
+
+async def streamed(state: MessagesState) -> dict[str, Any]:
+    text = "".join([str(chunk.text) async for chunk in Parrot().astream(state["messages"])])
+    return {"spoken": text}
+
+
+def streamed_by_a_sync_node(state: MessagesState) -> dict[str, Any]:
+    whole = AIMessageChunk(content="")
+    for chunk in Parrot().stream(state["messages"]):
+        whole = whole + chunk
+    return {"messages": [whole]}
+
+
+@pytest.mark.parametrize(
+    ("node", "deltas"),
+    [(returned, 1), (summed, 1), (made_of_chunks, 1), (invoked, 4), (streamed, 1), (streamed_by_a_sync_node, 1)],
+)
+async def test_however_a_node_makes_its_message_it_is_told_once_and_whole(node: Any, deltas: int) -> None:
+    class State(MessagesState):
+        spoken: str
+
+    builder = StateGraph(State)
+    builder.add_node("answer", node)
+    builder.add_edge(START, "answer")
+    parts = of(await told(builder.compile(checkpointer=InMemorySaver())), "messages")
+    texts = [part["delta"]["text"] for part in parts if part["event"] == "content-block-delta"]
+    assert "".join(texts) == "You said hello 3: word0 word1 word2"
+    assert len(texts) == deltas
+    assert [part["role"] for part in parts if part["event"] == "message-start"] == ["ai"]
+    assert [part["event"] for part in parts].count("message-finish") == 1
+    assert len({part["id"] for part in parts}) == 1
+
+
+async def test_a_tool_call_in_chunks_is_told_as_a_tool_call() -> None:
+    async def call(state: MessagesState) -> dict[str, Any]:
+        first = AIMessageChunk(content="", tool_call_chunks=[{"name": "add", "args": '{"a": ', "id": "call", "index": 0}])
+        rest = AIMessageChunk(content="", tool_call_chunks=[{"name": None, "args": "1}", "id": None, "index": 0}])
+        return {"messages": [first + rest]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("call", call)
+    builder.add_edge(START, "call")
+    parts = of(await told(builder.compile(checkpointer=InMemorySaver())), "messages")
+    (block,) = [part["content"] for part in parts if part["event"] == "content-block-finish"]
+    assert (block["type"], block["name"], block["args"]) == ("tool_call", "add", {"a": 1})
 
 
 async def test_a_question_is_asked_once_and_the_run_is_interrupted_not_completed() -> None:
