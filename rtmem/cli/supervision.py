@@ -57,4 +57,7 @@ class Supervisor:
         self._ended.set()
         self._thread.join()
         ended = self._share.release()
-        screen.note("(embedded Redis stopped, its data is kept)" if ended else "(embedded Redis is still in use)")
+        if ended:
+            screen.note("(embedded Redis stopped, its data is kept)")
+        elif embedded.running_url(self._settings) is not None:
+            screen.note("(embedded Redis is still in use)")

@@ -13,7 +13,15 @@ import anyio
 from anyio.abc import TaskGroup
 from starlette.websockets import WebSocketDisconnect
 
-from rtmem.errors import DrainingError, RtmemError, ServerError
+from rtmem.errors import (
+    CorruptRecordError,
+    DrainingError,
+    NewerLayoutError,
+    RtmemError,
+    ServerError,
+    StateUnreadableError,
+    StorageError,
+)
 from rtmem.eventlog import AsyncEventLog
 from rtmem.gateway import protocol
 from rtmem.gateway.outbox import Outbox, SlowReaderError
@@ -39,6 +47,8 @@ Send = Callable[[Message], Awaitable[None]]
 
 SLOW_READER: Final = 4429  # 4000 + HTTP status: the SDKs retry 4408, 4429, 1012 and 1013, and give up on other 4xxx
 TRY_AGAIN_LATER: Final = 1013
+UNREADABLE: Final = 4409
+_LASTING: Final = (CorruptRecordError, NewerLayoutError, StateUnreadableError)  # coming back changes nothing
 
 
 class Connection:
@@ -147,17 +157,18 @@ class Connection:
                     self._reply(protocol.success(command.id, result_of(snapshot, params.keys)))
         except RtmemError as exc:
             self._reply(protocol.failure(command.id, exc))
-            if isinstance(params, SubscribeParams) and isinstance(exc, ServerError | DrainingError):
+            if isinstance(params, SubscribeParams) and isinstance(exc, ServerError | DrainingError | StorageError):
                 self._give_up(exc)
 
     def _give_up(self, error: RtmemError) -> None:
-        """The stream cannot be read: say so, and close so that the client comes back.
+        """The stream cannot be read: say so, and close so that the client comes back, unless that would not help.
 
         An unanswered subscription would look like a quiet thread: the Python SDK ignores replies on its event socket.
         It does read an error frame without an id, and reconnects after 1013.
         """
         self._reply(protocol.failure(None, error))
-        self._end(TRY_AGAIN_LATER, error.message, after_flush=True)
+        code = UNREADABLE if isinstance(error, _LASTING) else TRY_AGAIN_LATER
+        self._end(code, error.message, after_flush=True)
 
     async def _subscribe(self, command_id: int, params: SubscribeParams) -> None:
         await self._thread.contact()

@@ -130,7 +130,11 @@ def _group(key: str, row: Any) -> LogGroup:
         group = _decoder.decode(payload)
     except msgspec.DecodeError as exc:
         _refuse_newer(key, payload)
-        raise CorruptRecordError(f"event log {key}: entry {row[0]!r} does not decode: {exc}", key=key) from exc
+        raise CorruptRecordError(
+            f"event log {key}: entry {row[0]!r} does not decode: {exc}: DEL this key; the thread's state is not in it, "
+            "and clients are given that instead",
+            key=key,
+        ) from exc
     if group.layout > LOG_LAYOUT:
         _refuse_newer(key, payload)
     return group

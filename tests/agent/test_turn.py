@@ -148,7 +148,9 @@ async def test_however_a_node_makes_its_message_it_is_told_once_and_whole(node: 
 
 async def test_a_tool_call_in_chunks_is_told_as_a_tool_call() -> None:
     async def call(state: MessagesState) -> dict[str, Any]:
-        first = AIMessageChunk(content="", tool_call_chunks=[{"name": "add", "args": '{"a": ', "id": "call", "index": 0}])
+        first = AIMessageChunk(
+            content="", tool_call_chunks=[{"name": "add", "args": '{"a": ', "id": "call", "index": 0}]
+        )
         rest = AIMessageChunk(content="", tool_call_chunks=[{"name": None, "args": "1}", "id": None, "index": 0}])
         return {"messages": [first + rest]}
 

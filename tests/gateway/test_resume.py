@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 import redis
 from langgraph_sdk import get_client
+from websockets.exceptions import ConnectionClosedError
 
 from rtmem.keys import Keys
+from rtmem.records import LOG_LAYOUT
 from rtmem.settings import Gateway, Redis, Settings
 from tests.gateway.conftest import TOKENS, ServeGateway
 from tests.gateway.process import GatewayProcess
@@ -336,3 +339,19 @@ async def test_a_run_goes_on_when_everybody_has_left(serve_gateway: ServeGateway
             await client.subscribe(since=0)
             assert (await client.until_end())["event"] == "completed"
             assert text_in(client.events) == words(10)
+
+
+@pytest.mark.parametrize(
+    ("stored", "error_type"),
+    [(b"\xc1", "CorruptRecordError"), (msgspec.msgpack.encode([LOG_LAYOUT + 1]), "NewerLayoutError")],
+)
+async def test_a_log_that_cannot_be_read_is_told_and_not_asked_for_again(
+    serve_gateway: ServeGateway, redis_client: redis.Redis, stored: bytes, error_type: str
+) -> None:
+    async with serve_gateway() as served, raw_client(served.ws_url) as client:
+        redis_client.xadd(LOG_KEY, {"g": stored}, id="5-0")
+        refused = await client.ask("subscription.subscribe", channels=["lifecycle"])
+        assert refused["meta"]["error_type"] == error_type
+        with pytest.raises(ConnectionClosedError, match="4409"):
+            await client.receive_for_ever()
+        assert client.replies[None]["meta"]["error_type"] == error_type  # what the Python SDK reads
