@@ -6,6 +6,7 @@ RtmemError
 │   ├── ModuleMissingError         this Redis lacks the query engine or JSON
 │   ├── DataDirectoryError         the embedded server's directory cannot be used
 │   ├── PortTakenError             another program listens there
+│   ├── GatewayRunningError        another gateway serves this data directory
 │   └── GraphNotFoundError         `module:graph` does not lead to a graph
 ├── InvalidRequestError            the call itself is wrong; nothing was sent
 │   ├── IdTooLongError             an id is over 512 bytes
@@ -75,6 +76,10 @@ class DataDirectoryError(ConfigError):
 
 
 class PortTakenError(ConfigError):
+    pass
+
+
+class GatewayRunningError(ConfigError):
     pass
 
 

@@ -144,7 +144,8 @@ def _redis(settings: Settings, profile: Profile | None) -> list[Check]:
         if url := embedded.running_url(settings.server):
             return [*checks, *_judged("embedded Redis", url, settings, profile)]
         checks += _log(layout)
-        checks.append(Check("info", "embedded Redis", "not running; `rtmem up` starts it. Tried out for this check:"))
+        idle = f"not running; `{layout.command('up')}` starts it. Tried out for this check:"
+        checks.append(Check("info", "embedded Redis", idle))
         with tempfile.TemporaryDirectory(prefix="rtmem-doctor-") as trial_dir:
             trial = Server(data_dir=trial_dir, profile=profile or settings.server.profile)
             with embedded.start(trial) as share:
@@ -163,7 +164,7 @@ def _log(layout: Layout) -> list[Check]:
     if not found.damages:
         return [Check("ok", "log", "whole, as far as it was written since it was last read")]
     status: Status = "error" if found.needs_consent else "info"
-    fix = "rtmem repair" if found.needs_consent else "nothing: the next start repairs it, and says so"
+    fix = layout.command("repair") if found.needs_consent else "nothing: the next start repairs it, and says so"
     return [Check(status, "log", line, fix) for line in repair.explained(found)]
 
 

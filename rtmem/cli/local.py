@@ -1,6 +1,7 @@
 """What the commands of one user leave for each other in the data directory: the access token and the gateway's address.
 
-Both files are private (0600). The token is made once, so that a client configured yesterday still works today.
+Both files are private (0600). The token is made once, so that a client configured yesterday still works today. The
+address is believed only while its gateway lives, which is what a lock says: it ends with its holder, however it ends.
 """
 
 from __future__ import annotations
@@ -8,17 +9,23 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from rtmem.errors import ConfigError, DataDirectoryError
-from rtmem.server import directory
+from rtmem.errors import ConfigError, DataDirectoryError, GatewayRunningError
+from rtmem.server import directory, lock
 from rtmem.settings import Settings
 
 PRINCIPAL: Final = "local"
 
 _TOKEN_FILE: Final = "token"
 _ADDRESS_FILE: Final = "gateway"
+_LOCK_FILE: Final = "gateway.lock"
+
+KeepAddress = Callable[[str], None]
 
 
 def ensure_token(settings: Settings) -> str:
@@ -36,17 +43,53 @@ def known_token(settings: Settings) -> str:
     """The token that clients on this machine should use: a configured one, or the kept one; empty if there is none."""
     if settings.gateway.tokens:
         return next(iter(settings.gateway.tokens))
+    return kept_token(settings)
+
+
+def kept_token(settings: Settings) -> str:
+    """The token of this data directory; empty if there is none."""
     return _read_private(directory.locate(settings.server.data_dir).root / _TOKEN_FILE)
 
 
-def keep_address(settings: Settings, address: str) -> None:
-    """Note where the gateway listens, for `rtmem chat`."""
-    _write_private(directory.prepare(settings.server.data_dir).root / _ADDRESS_FILE, address)
+@contextmanager
+def only_gateway(settings: Settings) -> Iterator[KeepAddress]:
+    """Be the gateway of this data directory; gives what notes its address for `rtmem chat`, until the end.
+
+    Beside a gateway that runs there already, one with a Redis of its own may run too, and notes nothing.
+
+    Raises:
+        GatewayRunningError: both would use the embedded Redis, and take each other's runs for dead.
+    """
+    layout = directory.prepare(settings.server.data_dir)
+    root, path = layout.root, layout.root / _ADDRESS_FILE
+    descriptor = lock.open_lock(root / _LOCK_FILE)
+    try:
+        # Windows has no such lock, and no embedded Redis to share.
+        first = sys.platform == "win32" or lock.try_lock(descriptor)
+        if not first and not settings.redis.url:
+            raise GatewayRunningError(
+                f"a gateway of data directory {root} runs already, at {_read_private(path) or 'no address yet'}: talk "
+                f"to it with `{layout.command('chat')}`, stop it with Ctrl-C where it runs, or give this one another "
+                "--data-dir",
+                data_dir=str(root),
+            )
+        if first:
+            path.unlink(missing_ok=True)  # of one that was killed
+        try:
+            yield (lambda address: _write_private(path, address)) if first else (lambda address: None)
+        finally:
+            if first:
+                path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
 
 
 def known_address(settings: Settings) -> str:
-    """Where a gateway of this data directory listened last, or would by the settings."""
-    kept = _read_private(directory.locate(settings.server.data_dir).root / _ADDRESS_FILE)
+    """Where the gateway of this data directory listens; without one that lives, where it would by the settings."""
+    root = directory.locate(settings.server.data_dir).root
+    path = root / _LOCK_FILE
+    lives = path.exists() and (sys.platform == "win32" or not lock.is_free(path))
+    kept = _read_private(root / _ADDRESS_FILE) if lives else ""
     host, port = settings.gateway.host, settings.gateway.port
     return kept or connectable(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
 

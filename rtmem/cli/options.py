@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
 
 from rtmem import settings as rtmem_settings
+from rtmem.errors import ConfigError
 from rtmem.settings import Profile, Settings
 
 Config = Annotated[
@@ -24,11 +25,11 @@ RedisUrl = Annotated[
     typer.Option(
         "--redis-url",
         metavar="URL",
-        help="Use this Redis instead of the embedded one: redis://, rediss://, unix://, redis+sentinel://.",
+        help="Use this Redis instead of the embedded one: redis://, rediss://, unix://, redis+sentinel://, redis+cluster://.",
     ),
 ]
 ProfileName = Annotated[
-    Profile | None,
+    Literal["ephemeral", "relaxed", "balanced", "durable"] | None,
     typer.Option("--profile", help="Durability of the embedded Redis; see `rtmem configs show`."),
 ]
 
@@ -44,6 +45,11 @@ def load(
 ) -> Settings:
     """Settings from file and environment, with the given options on top."""
     settings = rtmem_settings.load(config)
+    if profile and (redis_url or settings.redis.url):
+        raise ConfigError(
+            "--profile is for the embedded Redis, and another one is used (--redis-url or [redis] url): leave one of "
+            "them out; `rtmem configs write` writes a redis.conf, `rtmem doctor --profile` checks a running Redis"
+        )
     return msgspec.structs.replace(
         settings,
         server=_over(settings.server, data_dir=data_dir, profile=profile),

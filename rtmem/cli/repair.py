@@ -12,6 +12,7 @@ from rtmem.cli import options, screen
 
 if TYPE_CHECKING:
     from rtmem.server.damage import Damage, Diagnosis
+    from rtmem.server.directory import Layout
 
 State = Literal["whole", "repaired", "refused"]
 
@@ -53,7 +54,7 @@ def repair(
         body = {**_as_json(found), "state": state, "done": done}
         typer.echo(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
     else:
-        _conclude(state, done)
+        _conclude(state, done, layout)
     if state == "refused":
         raise typer.Exit(1)
 
@@ -73,7 +74,7 @@ def _show_damage(damage: Damage) -> None:
         screen.out.print(Text(f"      -> {damage.consent}"))
 
 
-def _conclude(state: State, done: tuple[str, ...]) -> None:
+def _conclude(state: State, done: tuple[str, ...], layout: Layout) -> None:
     for sentence in done:
         screen.out.print(Text(sentence))
     if state == "whole":
@@ -81,10 +82,10 @@ def _conclude(state: State, done: tuple[str, ...]) -> None:
     elif state == "refused":
         screen.out.print(
             "Nothing was changed. Restore the directory from a copy if there is one;\n"
-            "or agree to the losses above: rtmem repair --accept-loss"
+            f"or agree to the losses above: {layout.command('repair --accept-loss')}"
         )
     else:
-        screen.out.print("It starts again: rtmem up")
+        screen.out.print(f"It starts again: {layout.command('up')}")
 
 
 def _as_json(found: Diagnosis) -> dict[str, Any]:

@@ -41,8 +41,7 @@ def serve(
 
     # Resolved first: a misspelled name should not cost the start of a Redis.
     builders = {name: partial(loading.build, loading.resolve(spec), spec) for name, spec in _named(graphs).items()}
-    with serving.Signals() as signals, serving.redis_of(settings) as running:
-        serving.serve(builders, running, signals)
+    serving.serve(builders, settings)
 
 
 def _named(graphs: list[str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
 from typing import Any, Final, Self, TypeAlias
 
+import httpx
 import msgspec
 from langgraph.pregel import Pregel
 from rich.text import Text
@@ -17,9 +18,10 @@ from rtmem.checkpoint import AsyncRedisSaver
 from rtmem.cli import local, screen
 from rtmem.cli.supervision import Supervisor
 from rtmem.drivers import AsyncDriver, SyncDriver
+from rtmem.errors import PortTakenError
 from rtmem.gateway import server
 from rtmem.gateway.app import create_app
-from rtmem.server import embedded, probe
+from rtmem.server import directory, embedded, probe
 from rtmem.server.judgement import ServerReport
 from rtmem.settings import Settings
 
@@ -72,13 +74,26 @@ class Signals:
             raise KeyboardInterrupt
 
 
-def serve(builders: Mapping[str, Builder], settings: Settings, signals: Signals) -> None:
+def serve(builders: Mapping[str, Builder], settings: Settings) -> None:
     """Serve graphs until Ctrl-C or SIGTERM, then drain.
 
     Args:
         builders: assistant id -> what makes its graph, on the gateway's event loop.
+
+    Raises:
+        GatewayRunningError: this data directory has one.
+        PortTakenError, ConfigError, ServerError: nothing is served.
     """
-    settings = with_token(settings)
+    with Signals() as signals, local.only_gateway(settings) as keep_address, redis_of(settings) as running:
+        try:
+            _serve(builders, with_token(running), signals, keep_address)
+        except PortTakenError as exc:
+            raise _explained(exc, settings) from exc
+
+
+def _serve(
+    builders: Mapping[str, Builder], settings: Settings, signals: Signals, keep_address: local.KeepAddress
+) -> None:
 
     @asynccontextmanager
     async def app() -> AsyncIterator[Any]:
@@ -90,11 +105,33 @@ def serve(builders: Mapping[str, Builder], settings: Settings, signals: Signals)
 
     def started(url: str) -> None:
         address = local.connectable(url)
-        local.keep_address(settings, address)
+        keep_address(address)
         signals.leave_to_gateway()
         _welcome(address, settings, list(builders))
 
-    server.run(app, settings, on_started=started)
+    def draining(runs: int) -> None:
+        answers = "1 answer" if runs == 1 else f"{runs} answers"
+        at_most_s = settings.gateway.drain_timeout_ms / 1000
+        screen.note(f"(waiting for {answers}, at most {at_most_s:g} s; Ctrl-C again stops at once)")
+
+    server.run(app, settings, on_started=started, on_draining=draining)
+
+
+def _explained(exc: PortTakenError, settings: Settings) -> PortTakenError:
+    """A gateway that was forgotten in another terminal is what usually listens there."""
+    host, port = exc.data["host"], exc.data["port"]
+    url = local.connectable(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    try:
+        found = httpx.get(f"{url}/info", timeout=2).json()
+    except (httpx.HTTPError, ValueError):
+        return exc
+    if not isinstance(found, dict) or found.get("version") != "rtmem":
+        return exc
+    return PortTakenError(
+        f"an rtmem gateway listens at {url} already: talk to it with `rtmem chat --url {url}`, or choose another port "
+        "for this one with --port",
+        **exc.data,
+    )
 
 
 def with_token(settings: Settings) -> Settings:
@@ -121,7 +158,6 @@ def _announce(report: ServerReport) -> None:
 
 def _welcome(address: str, settings: Settings, assistants: list[str]) -> None:
     token = next(iter(settings.gateway.tokens))
-    where = f" --data-dir {shlex.quote(settings.server.data_dir)}" if settings.server.data_dir else ""
     socket = address.replace("http", "ws", 1)
     screen.rows(
         [
@@ -133,9 +169,22 @@ def _welcome(address: str, settings: Settings, assistants: list[str]) -> None:
     )
     if settings.gateway.host not in _LOOPBACK:
         screen.note("(other machines can reach this, without TLS: put a proxy with a certificate in front of it)")
-    commands = [f"rtmem chat{where}", f"curl -H 'Authorization: Bearer {token}' {address}/threads/main/state"]
+    commands = [
+        _chat(address, settings, assistants),
+        f"curl -H 'Authorization: Bearer {token}' {address}/threads/main/state",
+    ]
     lines = Text("\nTry it in another terminal:\n")
     for command in commands:
         lines.append(f"  {command}\n", style="bold")
     lines.append("Ctrl-C stops it after the answers in progress.")
     screen.out.print(lines, soft_wrap=True)  # lines to copy must not be broken
+
+
+def _chat(address: str, settings: Settings, assistants: list[str]) -> str:
+    """The command that talks to this gateway as it is typed, in a terminal that has none of our options."""
+    words = directory.locate(settings.server.data_dir).command("chat")
+    if local.known_address(settings) != address:
+        words += f" --url {address}"
+    if (token := local.known_token(settings)) != local.kept_token(settings):
+        words += f" --token {shlex.quote(token)}"
+    return words if len(assistants) == 1 else f"{words} --assistant {shlex.quote(assistants[0])}"

@@ -51,11 +51,14 @@ def _inspected(settings: Settings, principal: str, thread_id: str) -> ThreadRepo
     from rtmem.operations.inspection import inspect_thread
     from rtmem.operations.places import Scope
     from rtmem.operations.serde import Serde
-    from rtmem.server import embedded
+    from rtmem.server import directory, embedded
 
     url = settings.redis.url or embedded.running_url(settings.server)
     if not url:
-        raise ConfigError("no embedded Redis runs here: start it with `rtmem up`, or give --redis-url")
+        layout = directory.locate(settings.server.data_dir)
+        raise ConfigError(
+            f"no embedded Redis runs in {layout.root}: start it with `{layout.command('up')}`, or give --redis-url"
+        )
     scope = Scope(Serde(JsonPlusSerializer(), 0), keys=Keys(settings.checkpoint.prefix), principal=principal)
     with SyncDriver.connect(url, settings.redis) as driver:
         return driver.run(inspect_thread(scope, thread_id))

@@ -59,5 +59,4 @@ def up(
     async def build() -> serving.Graph:
         return demo.graph(model=model)
 
-    with serving.Signals() as signals, serving.redis_of(settings) as running:
-        serving.serve({"demo": build}, running, signals)
+    serving.serve({"demo": build}, settings)

@@ -74,6 +74,7 @@ class Runs:
         self._bound: OrderedDict[tuple[str, str], Graph] = OrderedDict()
         self._at_work: set[Run] = set()
         self._draining = False
+        self._patience = anyio.CancelScope()
         self._ended = anyio.Event()
 
     @property
@@ -152,16 +153,26 @@ class Runs:
         metadata = (snapshot.metadata if snapshot is not None else None) or {}
         return str(metadata.get("assistant_id") or next(iter(self._graphs)))
 
+    @property
+    def at_work(self) -> int:
+        """How many runs have not ended."""
+        return len(self._at_work)
+
     async def drain(self) -> None:
         """Refuse new runs, let those at work end within drain_timeout_ms, and stop what is left."""
         self._draining = True
-        with anyio.move_on_after(self._settings.drain_timeout_ms / 1_000):
+        self._patience.deadline = anyio.current_time() + self._settings.drain_timeout_ms / 1_000
+        with self._patience:
             await self._all_ended()
         for run in tuple(self._at_work):
             run.stop_reason = "the gateway is shutting down; start a run without input to go on from the last step"
             run.scope.cancel()
         with anyio.move_on_after(self._settings.drain_timeout_ms / 1_000):
             await self._all_ended()
+
+    def hurry(self) -> None:
+        """Let `drain` stop now what is at work."""
+        self._patience.cancel()
 
     async def _all_ended(self) -> None:
         while self._at_work:

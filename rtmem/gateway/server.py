@@ -1,15 +1,18 @@
 """Serve the gateway: uvicorn, set up for long-lived websockets and an orderly end.
 
 On SIGTERM: no new connections, no new runs; runs at work may end within `drain_timeout_ms` while their clients still
-listen; what is left is stopped and told; then every websocket is closed with 1012 (the SDKs reconnect after it).
+listen; what is left is stopped and told; then every websocket is closed with 1012 (the SDKs reconnect after it). A
+second signal ends the wait, and nothing else.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -20,18 +23,23 @@ from rtmem.gateway.app import UndecodedPaths
 from rtmem.gateway.wire import protocol_classes
 from rtmem.settings import Gateway, Settings
 
-_TAKEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
-
 AppFactory = Callable[[], AbstractAsyncContextManager[Any]]
 """Opens what the application needs (driver, saver), gives `create_app(...)`, and closes it all at the end."""
 
 
-def run(app_factory: AppFactory, settings: Settings, *, on_started: Callable[[str], None] | None = None) -> None:
+def run(
+    app_factory: AppFactory,
+    settings: Settings,
+    *,
+    on_started: Callable[[str], None] | None = None,
+    on_draining: Callable[[int], None] | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
         app_factory: entered on the serving event loop.
         on_started: called with the URL once connections are accepted (with port 0 it names the real port).
+        on_draining: called with the number of runs that are waited for at the end, if there are some.
 
     Raises:
         PortTakenError, ConfigError: the address cannot be listened on; nothing was started.
@@ -44,6 +52,8 @@ def run(app_factory: AppFactory, settings: Settings, *, on_started: Callable[[st
             settings,
             listener,
             on_started,
+            None,
+            on_draining,
             backend="asyncio",
             backend_options={"use_uvloop": _uvloop()},
         )
@@ -57,10 +67,11 @@ async def serve(
     listener: socket.socket,
     on_started: Callable[[str], None] | None = None,
     stop: anyio.Event | None = None,
+    on_draining: Callable[[int], None] | None = None,
 ) -> None:
     """Serve on `listener`, inside a running event loop, until a signal or `stop` comes."""
     async with app_factory() as app:
-        server = DrainingServer(app, settings.gateway, on_started)
+        server = DrainingServer(app, settings.gateway, on_started, on_draining)
         async with anyio.create_task_group() as tasks:
             if stop is not None:
                 tasks.start_soon(server.exit_when, stop)
@@ -84,10 +95,16 @@ def listen(settings: Gateway) -> socket.socket:
     except OSError as exc:
         listener.close()
         where = f"{settings.host}:{settings.port}"
-        if isinstance(exc, PermissionError) or exc.errno is None or exc.errno not in _TAKEN:
+        if exc.errno == errno.EADDRNOTAVAIL:
+            raise ConfigError(
+                f"cannot listen on {where}: no network interface of this machine has that address: give --host "
+                "127.0.0.1, one of this machine's, or 0.0.0.0 for all"
+            ) from exc
+        if exc.errno != errno.EADDRINUSE:
             raise ConfigError(f"cannot listen on {where}: {exc}: check [gateway] host and port") from exc
         raise PortTakenError(
-            f"cannot listen on {where}: another program does: stop it, or choose a port with RTMEM_GATEWAY__PORT",
+            f"cannot listen on {where}: another program does: stop it, or choose another with --port "
+            "(RTMEM_GATEWAY__PORT)",
             host=settings.host,
             port=settings.port,
         ) from exc
@@ -97,7 +114,13 @@ def listen(settings: Gateway) -> socket.socket:
 class DrainingServer(uvicorn.Server):
     """A uvicorn server that lets runs end before it closes their clients' connections."""
 
-    def __init__(self, app: UndecodedPaths, settings: Gateway, on_started: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        app: UndecodedPaths,
+        settings: Gateway,
+        on_started: Callable[[str], None] | None = None,
+        on_draining: Callable[[int], None] | None = None,
+    ) -> None:
         http, ws = protocol_classes(settings)
         ping_s = settings.ping_interval_ms / 1_000
         super().__init__(
@@ -119,11 +142,20 @@ class DrainingServer(uvicorn.Server):
         )
         self._app = app
         self._on_started = on_started
+        self._on_draining = on_draining
+        self._loop = asyncio.get_running_loop()
 
     async def exit_when(self, stop: anyio.Event) -> None:
         """What a signal does, for programs that have none to send."""
         await stop.wait()
         self.should_exit = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            # uvicorn would tear everything down, with a traceback for each connection.
+            self._loop.call_soon_threadsafe(self._app.gateway.runs.hurry)
+        else:
+            super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -134,8 +166,11 @@ class DrainingServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
             server.close()
+        runs = self._app.gateway.runs
+        if runs.at_work and self._on_draining is not None:
+            self._on_draining(runs.at_work)
         # uvicorn would close every websocket first, and end the application afterwards.
-        await self._app.gateway.runs.drain()
+        await runs.drain()
         await super().shutdown(sockets)
 
 

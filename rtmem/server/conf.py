@@ -56,7 +56,7 @@ def folder() -> Path:
 def profile_text(profile: str) -> str:
     """All lines of a profile, comments included, without anything of this machine."""
     if profile not in ALL_PROFILES:
-        raise ConfigError(f"profile {profile!r} is none of this version: choose one of {ALL_PROFILES}")
+        raise ConfigError(f"profile {profile!r} is none of this version: choose one of {', '.join(ALL_PROFILES)}")
     redis = folder() / "redis"
     return (redis / "common.conf").read_text("utf-8") + "\n" + (redis / f"{profile}.conf").read_text("utf-8")
 
@@ -84,8 +84,8 @@ def require_startable(profile: str) -> None:
     """Refuse a profile that one server alone cannot keep."""
     if profile not in PROFILES:
         raise ConfigError(
-            f"profile {profile!r} needs servers on several machines, and rtmem starts one: choose one of {PROFILES}, "
-            f"or see `rtmem configs show {profile}` and give their address with --redis-url",
+            f"profile {profile!r} needs servers on several machines, and rtmem starts one: choose one of "
+            f"{', '.join(PROFILES)}, or see `rtmem configs show {profile}` and give their address with --redis-url",
             profile=profile,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import stat
 import tempfile
 from dataclasses import dataclass
@@ -65,6 +66,11 @@ class Layout:
     def quarantine(self) -> Path:
         """Where a repair puts every byte that it removes from the log."""
         return self.root / "quarantine"
+
+    def command(self, words: str) -> str:
+        """What to type to have `rtmem <words>` done to this directory, wherever one stands."""
+        default = self.root == default_data_dir().resolve()
+        return f"rtmem {words}" + ("" if default else f" --data-dir {shlex.quote(str(self.root))}")
 
 
 def default_data_dir() -> Path:

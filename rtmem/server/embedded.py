@@ -154,7 +154,8 @@ def _stop_unused_with_other_profile(layout: Layout, settings: Server, share: int
     if not lock.try_lock(share):
         raise ConfigError(
             f"embedded Redis in {layout.root} runs with profile {found!r} and is in use, asked for "
-            f"{settings.profile!r}: stop it with `rtmem down` first, or set RTMEM_SERVER__PROFILE={found}",
+            f"{settings.profile!r}: stop it with `{layout.command('down')}` first, or set "
+            f"RTMEM_SERVER__PROFILE={found}",
             running=found,
             asked=settings.profile,
         )

@@ -135,7 +135,8 @@ def wait_until_ready(layout: Layout, settings: Server) -> int | None:
         )
     raise ServerUnavailableError(
         f"embedded Redis in {layout.root} runs but has not answered for {settings.start_timeout_ms} ms: "
-        f"read {layout.log}, or stop it with `rtmem down`\n{diagnosis.last_lines(diagnosis.log_since(layout.log, 0))}",
+        f"read {layout.log}, or stop it with `{layout.command('down')}`\n"
+        f"{diagnosis.last_lines(diagnosis.log_since(layout.log, 0))}",
         data_dir=str(layout.root),
     )
 
@@ -144,8 +145,9 @@ def died(layout: Layout, log: str) -> ServerStartError | PortTakenError:
     """The error for a server that ended at start and left `log`."""
     found = diagnosis.diagnose(log)
     error = PortTakenError if found.kind == "port" else ServerStartError
+    fix = found.fix.replace("rtmem repair", layout.command("repair"))
     return error(
-        f"embedded Redis in {layout.root} ended at start: {found.meaning}: {found.fix}; the end of {layout.log}:\n"
+        f"embedded Redis in {layout.root} ended at start: {found.meaning}: {fix}; the end of {layout.log}:\n"
         f"{diagnosis.last_lines(log)}",
         kind=found.kind,
         log=log,

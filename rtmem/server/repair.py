@@ -53,7 +53,7 @@ def at_rest(settings: Server) -> Iterator[Layout]:
         if not lock.is_free(layout.life_lock):
             raise ConfigError(
                 f"embedded Redis in {layout.root} is running, and its log cannot be examined while it is written: "
-                f"stop it with `rtmem down`",
+                f"stop it with `{layout.command('down')}`",
                 data_dir=str(layout.root),
             )
         yield layout
@@ -86,8 +86,8 @@ def _mended_unasked(layout: Layout, *, thorough: bool) -> tuple[str, ...]:
         raise DataDamagedError(
             f"data directory {layout.root}: the log has lost something that a repair must not give up unasked:\n"
             + "".join(f"  {line}\n" for line in explained(found))
-            + "Nothing was changed: restore it from a copy if there is one, or read the report of `rtmem repair` and "
-            "agree to the loss with `rtmem repair --accept-loss`",
+            + "Nothing was changed: restore it from a copy if there is one, or read the report of "
+            f"`{layout.command('repair')}` and agree to the loss with `{layout.command('repair --accept-loss')}`",
             data_dir=str(layout.root),
             report=msgspec.to_builtins(found),
         )
@@ -129,7 +129,7 @@ def mend(layout: Layout, found: Diagnosis) -> tuple[str, ...]:
     if again.damages:
         raise DataDamagedError(
             f"data directory {layout.root}: still damaged after a repair: {'; '.join(explained(again))}: "
-            f"everything removed is in {place}; run `rtmem repair`",
+            f"everything removed is in {place}; run `{layout.command('repair')}`",
             data_dir=str(layout.root),
         )
     done = (f"repaired {_done_words(one, found.plan)}" for one in found.damages)

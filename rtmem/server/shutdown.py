@@ -38,7 +38,7 @@ def shut_down(layout: Layout, settings: Server) -> bool:
     if refusal is not None:
         raise PersistenceError(
             f"embedded Redis in {layout.root} has refused to stop for {timeout_s:.0f} s ({refusal}): its data is not "
-            f"on disk; read {layout.log}, make room on the disk, then `rtmem down` again\n"
+            f"on disk; read {layout.log}, make room on the disk, then `{layout.command('down')}` again\n"
             f"{diagnosis.last_lines(diagnosis.log_since(layout.log, 0))}",
             data_dir=str(layout.root),
         ) from refusal

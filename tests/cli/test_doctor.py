@@ -70,5 +70,5 @@ def test_the_log_of_a_stopped_redis_is_looked_at_and_left_alone(env: dict[str, s
     shutil.rmtree(log.log_dir)
     done = rtmem("doctor", "--data-dir", log.data_dir, "--json", env=env)
     assert done.returncode == 1
-    assert by_name(done.stdout)["log"]["fix"] == "rtmem repair"
+    assert by_name(done.stdout)["log"]["fix"] == f"rtmem repair --data-dir {log.data_dir}"
     assert not log.layout.quarantine.exists()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 
@@ -7,8 +8,8 @@ import pytest
 
 from rtmem import settings as rtmem_settings
 from rtmem.cli import local
-from rtmem.errors import ConfigError
-from rtmem.settings import Gateway, Server, Settings
+from rtmem.errors import ConfigError, GatewayRunningError
+from rtmem.settings import Gateway, Redis, Server, Settings
 
 
 def test_the_token_is_made_once_and_private(tmp_path: Path) -> None:
@@ -44,8 +45,41 @@ def test_configured_tokens_come_first(tmp_path: Path) -> None:
 def test_the_address_is_kept_as_a_client_types_it(tmp_path: Path, listening: str, address: str) -> None:
     settings = Settings(server=Server(data_dir=str(tmp_path / "data")))
     assert local.known_address(settings) == "http://127.0.0.1:8123"
-    local.keep_address(settings, local.connectable(listening))
-    assert local.known_address(settings) == address
+    with local.only_gateway(settings) as keep_address:
+        keep_address(local.connectable(listening))
+        assert local.known_address(settings) == address
+
+
+def test_the_address_of_a_gateway_that_is_gone_is_not_believed(tmp_path: Path) -> None:
+    settings = Settings(server=Server(data_dir=str(tmp_path / "data")))
+    with local.only_gateway(settings) as keep_address:
+        keep_address("http://127.0.0.1:1")
+        killed = (tmp_path / "data" / "gateway").read_bytes()
+    assert not (tmp_path / "data" / "gateway").exists()
+    (tmp_path / "data" / "gateway").write_bytes(killed)
+    (tmp_path / "data" / "gateway").chmod(0o600)
+    assert local.known_address(settings) == "http://127.0.0.1:8123"
+
+
+def test_a_second_gateway_of_one_embedded_redis_is_refused_and_told_the_first(tmp_path: Path) -> None:
+    settings = Settings(server=Server(data_dir=str(tmp_path / "data")))
+    with local.only_gateway(settings) as keep_address:
+        keep_address("http://127.0.0.1:1")
+        told = f"at http://127.0.0.1:1: talk to it with `rtmem chat --data-dir {tmp_path / 'data'}`"
+        with pytest.raises(GatewayRunningError, match=re.escape(told)), local.only_gateway(settings):
+            pass
+    with local.only_gateway(settings):
+        pass
+
+
+def test_a_gateway_with_a_redis_of_its_own_runs_beside_and_leaves_the_address_alone(tmp_path: Path) -> None:
+    settings = Settings(server=Server(data_dir=str(tmp_path / "data")))
+    other = Settings(server=settings.server, redis=Redis(url="redis://localhost:1"))
+    with local.only_gateway(settings) as keep_address:
+        keep_address("http://127.0.0.1:1")
+        with local.only_gateway(other) as keep_other:
+            keep_other("http://127.0.0.1:2")
+        assert local.known_address(settings) == "http://127.0.0.1:1"
 
 
 def test_rtmem_model_is_a_short_name_of_the_setting() -> None:

@@ -38,6 +38,12 @@ def test_a_host_that_is_not_ours_is_a_config_error() -> None:
         listen(Gateway(host="no such host", port=0))
 
 
+def test_an_address_of_another_machine_is_not_called_taken() -> None:
+    with pytest.raises(ConfigError, match=r"203\.0\.113\.5:0: no network interface .*--host") as refused:
+        listen(Gateway(host="203.0.113.5", port=0))
+    assert not isinstance(refused.value, PortTakenError)
+
+
 def test_accepted_sockets_hold_little_for_a_client_that_does_not_read() -> None:
     with listen(Gateway(port=0, send_buffer_bytes=32_768)) as listener, socket.socket() as client:
         client.connect(listener.getsockname())
