@@ -10,9 +10,13 @@ stream folds away), questions to a person as `input.requested`, and the root's o
 
 from __future__ import annotations
 
+import logging
+import sysconfig
+import traceback
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
@@ -25,7 +29,11 @@ from langgraph.stream import StreamChannel, StreamTransformer
 from langgraph.stream.run_stream import AsyncGraphRunStream
 from langgraph.types import Command
 
+from rtmem.errors import RtmemError
 from rtmem.records import TurnEvent
+
+_logger: Final = logging.getLogger(__name__)
+_LIBRARIES: Final = (sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
 
 Graph = Pregel[Any, Any, Any, Any]
 
@@ -68,7 +76,7 @@ async def run(
     try:
         stream = await _start(graph, turn_input, config)
     except Exception as exc:  # noqa: BLE001 - any error of the user's graph is the run's outcome, told to its clients
-        await tell(failed(graph_name, _described(exc)))
+        await tell(_failed_of_itself(exc, graph_name, config))
         return
     async with anyio.create_task_group() as beside:
         beside.start_soon(_abort_when_cancelled, stream)
@@ -90,7 +98,7 @@ async def run(
     # An aborted stream ends like a finished one: if this turn was cancelled, it must not say that it is complete.
     await anyio.lowlevel.checkpoint()
     if error is not None:
-        await tell(failed(graph_name, _described(error)))
+        await tell(_failed_of_itself(error, graph_name, config))
     else:
         outcome = "interrupted" if translator.waiting else "completed"
         end = _lifecycle(outcome, graph_name, checkpoint_id=translator.checkpoint_id)
@@ -115,21 +123,51 @@ async def _abort_when_cancelled(stream: AsyncGraphRunStream) -> None:
             await stream.abort()
 
 
-def _described(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def _failed_of_itself(error: Exception, graph_name: str, config: RunnableConfig) -> TurnEvent:
+    """The end of a run whose graph raised: its developer gets the traceback, its clients type and message."""
+    described = f"{type(error).__name__}: {error}"
+    # Ours says by itself what is wrong and what to do; that a traceback leads through a saver helps nobody.
+    ours = isinstance(error, RtmemError)
+    _logger.error(
+        "run %s of thread %r: graph %r failed%s: %s",
+        config.get("run_id"),
+        (config.get("configurable") or {}).get("thread_id"),
+        graph_name,
+        "" if ours else f" at {_place(error)}",
+        described,
+        exc_info=None if ours else error,
+    )
+    return failed(graph_name, described, resumable=isinstance(error, RtmemError) and error.retryable)
 
 
-def failed(graph_name: str, error: str) -> TurnEvent:
-    """The end of a run that cannot tell it itself (its process died, Redis is away, the gateway shuts down)."""
-    return _lifecycle("failed", graph_name, error=error)
+def _place(error: Exception) -> str:
+    """File and line of the innermost frame in code that is nobody's library; of the innermost one if there is none."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    own = [(frame, line) for frame, line in frames if not _is_library(frame.f_code.co_filename)]
+    frame, line = (own or frames)[-1]
+    return f"{frame.f_code.co_filename}:{line}"
 
 
-def _lifecycle(event: str, graph_name: str, *, error: str = "", checkpoint_id: str = "") -> TurnEvent:
+def _is_library(file: str) -> bool:
+    return file.startswith(_LIBRARIES) or any(name in file for name in ("site-packages", "dist-packages"))
+
+
+def failed(graph_name: str, error: str, *, resumable: bool) -> TurnEvent:
+    """The end of a run that failed.
+
+    Args:
+        resumable: it did not fail of itself (its process died, Redis is away, the gateway shuts down): a run without
+            input goes on after its last stored step.
+    """
+    told = _lifecycle("failed", graph_name)
+    told.data.update(error=error, resumable=resumable)
+    return told
+
+
+def _lifecycle(event: str, graph_name: str, *, checkpoint_id: str = "") -> TurnEvent:
     data: dict[str, Any] = {"event": event}
     if graph_name:
         data["graph_name"] = graph_name
-    if error:
-        data["error"] = error
     if checkpoint_id:
         data["checkpoint"] = {"id": checkpoint_id}
     return TurnEvent("lifecycle", data)

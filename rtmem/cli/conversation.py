@@ -25,8 +25,6 @@ from rtmem.cli.states import Question, messages_of, questions_of, text_of
 from rtmem.errors import ConfigError, RtmemError, RunFailedError, ServerUnavailableError, UnauthorizedError
 
 GATEWAY_WAIT_MS: Final = 60_000
-_GO_ON: Final = "start a run without input"  # what the gateway says of a run that died with its process
-_PASSING: Final = ("ServerUnavailableError:", "ServerLoadingError:", "DeadlineExceededError:")
 _CONTINUATIONS_MAX: Final = 3  # of one answer; a run that kills its gateway each time must not do so forever
 _POLL_S: Final = 0.25
 
@@ -140,7 +138,7 @@ class Conversation:
                 for question in questions:
                     yield question
                 return
-            if ending.failure and not _may_go_on(ending.failure):
+            if ending.failure and not ending.resumable:
                 raise RunFailedError(f"no answer: {ending.failure}")
             arrived = not message_id or message_id in {one.get("id") for one in messages_of(state)}
             if not arrived and (ending.unsent or ending.failure):
@@ -211,6 +209,7 @@ class Conversation:
             ending.over = data.get("event") in ("completed", "failed", "interrupted")
             if data.get("event") == "failed":
                 ending.failure = str(data.get("error") or "the run failed")
+                ending.resumable = bool(data.get("resumable"))
             return []
         if event.get("method") != "messages":
             return []
@@ -296,6 +295,7 @@ class _Ending:
     over: bool = False  # the run said so itself
     unsent: bool = False  # the command may not have arrived
     failure: str = ""
+    resumable: bool = False  # it did not fail of itself, and a run without input goes on from there
     message_id: str = ""  # of the message that is being streamed
 
 
@@ -307,8 +307,3 @@ def _told(cause: BaseException) -> str:
         return str(cause.response.json()["message"])
     except (ValueError, LookupError, TypeError, httpx.ResponseNotRead):
         return ""  # not our gateway, or something in front of it
-
-
-def _may_go_on(failure: str) -> bool:
-    """Did the run die with its process or for want of a Redis, and not of itself?"""
-    return _GO_ON in failure or failure.startswith(_PASSING)

@@ -52,7 +52,8 @@ def _ending(snapshot: StateSnapshot | None) -> Iterator[TurnEvent]:
             yield TurnEvent("input.requested", {"interrupt_id": asked.id, "payload": asked.value, "value": asked.value})
         data = {"event": "interrupted"}
     elif snapshot is not None and snapshot.next:
-        data = {"event": "failed", "error": f"the run stopped before {', '.join(snapshot.next)}"}
+        error = f"the run stopped before {', '.join(snapshot.next)}"
+        data = {"event": "failed", "error": error, "resumable": not any(task.error for task in snapshot.tasks)}
     yield TurnEvent("lifecycle", data)
 
 

@@ -10,7 +10,7 @@ import logging
 import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 import msgspec
@@ -210,16 +210,17 @@ class Runs:
         promise: Promise,
     ) -> None:
         """Drive one turn to its end. Whatever happens, the thread is told how it ended; nothing is raised."""
-        failure = "cancelled"
+        end: TurnEvent | None = turn.failed(run.assistant_id, "cancelled", resumable=True)
         try:
             with run.scope:
-                failure = await self._drive(thread, run, graph, turn_input, config, promise)
-            failure = run.stop_reason if run.scope.cancelled_caught else failure
+                end = await self._drive(thread, run, graph, turn_input, config, promise)
+            if run.scope.cancelled_caught:
+                end = turn.failed(run.assistant_id, run.stop_reason, resumable=True)
         finally:
             # Reached by cancellation too (the whole gateway is being torn down): say so, but briefly.
             with anyio.CancelScope(shield=True):
-                if failure:
-                    await self._end(thread, run, turn.failed(run.assistant_id, failure))
+                if end is not None:
+                    await self._end(thread, run, end)
             run.accepted.set()
             self._at_work.discard(run)
             self._ended.set()
@@ -233,9 +234,9 @@ class Runs:
         turn_input: Any,
         config: RunnableConfig,
         promise: Promise,
-    ) -> str:
-        """Publish the events of a turn. Returns why it could not tell its own end, or an empty string."""
-        failure = ""
+    ) -> TurnEvent | None:
+        """Publish the events of a turn. Returns its end if it could not tell that itself."""
+        end = None
         try:
             async with anyio.create_task_group() as beside:
 
@@ -256,11 +257,12 @@ class Runs:
             error = _first(group)
             if not run.accepted.is_set():
                 run.error = error
-            failure = f"{type(error).__name__}: {error}"
+            end = turn.failed(run.assistant_id, f"{type(error).__name__}: {error}", resumable=error.retryable)
         except* Exception as group:
             _logger.exception("run %s of thread %r: a fault in the gateway", run.id, thread.thread_id)
-            failure = f"{type(_first(group)).__name__}: a fault in the gateway, see its log"
-        return failure
+            told = f"{type(_first(group)).__name__}: a fault in the gateway, see its log"
+            end = turn.failed(run.assistant_id, told, resumable=False)
+        return end
 
     async def _end(self, thread: LiveThread, run: Run, event: TurnEvent) -> None:
         """Tell the end of a run that could not tell it itself, in the log if Redis takes it."""
@@ -302,7 +304,10 @@ def _restricted(saver: Saver, graph: Graph) -> Saver:
     return saver if allowed is None else saver.with_allowlist(allowed)
 
 
-def _first(group: BaseExceptionGroup[Any]) -> Exception:
+_Error = TypeVar("_Error", bound=Exception)
+
+
+def _first(group: ExceptionGroup[_Error]) -> _Error:
     """The error that started it; the others are consequences."""
     error: Any = group
     while isinstance(error, BaseExceptionGroup):

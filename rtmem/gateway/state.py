@@ -49,12 +49,17 @@ def _task(task: PregelTask) -> dict[str, Any]:
         "id": task.id,
         "name": task.name,
         "path": task.path,
-        "error": None if task.error is None else f"{type(task.error).__name__}: {task.error}",
+        "error": _described(task.error),
         "interrupts": task.interrupts,
         "checkpoint": None,
         "state": None,
         "result": task.result,
     }
+
+
+def _described(error: Any) -> str | None:
+    """A stored error comes back as its repr, which names its type already."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
 
 
 def _checkpoint(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -118,6 +118,7 @@ class LiveThread:
                         "",
                         f"run {self.head.run_id} was cut off: its gateway stopped; every finished step is stored, "
                         "start a run without input to go on from there",
+                        resumable=True,
                     )
                 )
                 await self._append_pending()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import json
+import uuid
 from typing import Any
 
 import anyio
@@ -17,7 +20,9 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, Send
 
 from rtmem.agent import turn
+from rtmem.errors import ServerUnavailableError
 from rtmem.records import TurnEvent
+from tests.gateway import graphs
 from tests.gateway.graphs import Graph, Parrot, approval, chat, failing, nested
 
 pytestmark = pytest.mark.anyio
@@ -177,8 +182,49 @@ async def test_a_question_is_asked_once_and_the_run_is_interrupted_not_completed
 
 async def test_a_failing_graph_ends_in_failed_with_its_error() -> None:
     events = await told(failing(), {"done": []})
-    assert events[-1].data == {"event": "failed", "graph_name": "g", "error": "RuntimeError: the second step broke"}
+    error = "RuntimeError: the second step broke"
+    assert events[-1].data == {"event": "failed", "graph_name": "g", "error": error, "resumable": False}
     assert of(events, "values")[-1] == {"done": [1]}
+
+
+async def test_a_failing_graph_is_logged_with_its_run_its_place_and_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run_id = uuid.uuid4()
+    await told(failing(), {"done": []}, {**CONFIG, "run_id": run_id})
+    (record,) = caplog.records
+    line = inspect.getsourcelines(graphs.failing)[1] + 7  # `raise` in the second step
+    place = f"{graphs.__file__}:{line}"
+    assert record.levelname == "ERROR"
+    assert record.getMessage() == (
+        f"run {run_id} of thread 't': graph 'g' failed at {place}: RuntimeError: the second step broke"
+    )
+    assert f'File "{graphs.__file__}", line {line}, in second' in caplog.text
+
+
+async def test_a_node_that_fails_inside_a_library_is_placed_at_its_own_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def decode(state: MessagesState) -> dict[str, Any]:
+        return {"messages": json.loads("{")}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("decode", decode)
+    builder.add_edge(START, "decode")
+    await told(builder.compile(checkpointer=InMemorySaver()))
+    line = decode.__code__.co_firstlineno + 1
+    assert f"failed at {__file__}:{line}: JSONDecodeError" in caplog.records[0].getMessage()
+
+
+async def test_a_redis_that_is_away_is_no_fault_of_the_graph_and_the_run_may_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Away(InMemorySaver):
+        async def aput(self, *args: Any) -> RunnableConfig:
+            raise ServerUnavailableError("no Redis answers: start it")
+
+    events = await told(chat().copy(update={"checkpointer": Away()}))
+    assert events[-1].data["resumable"] is True
+    assert "ServerUnavailableError: no Redis answers: start it" in caplog.records[0].getMessage()
+    assert caplog.records[0].exc_info is None
 
 
 async def test_checkpoints_are_told_by_their_place_not_by_their_state() -> None:

@@ -159,6 +159,7 @@ async def test_a_failing_graph_fails_the_output_with_its_error(serve_gateway: Se
             state = await client.threads.get_state("t")
         assert state["values"] == {"done": [1]}
         assert state["next"] == ["second"]
+        assert [task["error"] for task in state["tasks"]] == ["RuntimeError('the second step broke')"]
 
 
 @BOTH

@@ -36,6 +36,7 @@ async def test_a_run_fails_typed_and_the_thread_goes_on_when_redis_is_back(
             end = await client.until_end(within_s=15)
             assert end["event"] == "failed"
             assert "ServerUnavailableError" in end["error"] or "DeadlineExceededError" in end["error"]
+            assert end["resumable"] is True
             refused = await client.ask("run.start", assistant_id="chat", input=None)
             assert refused["type"] == "error"
             assert refused["meta"]["retryable"] is True

@@ -122,6 +122,7 @@ async def test_kill_9_of_the_gateway_loses_no_logged_event_and_tells_that_the_ru
         end = await client.until_end()
         assert end["event"] == "failed"
         assert "was cut off: its gateway stopped" in end["error"]
+        assert end["resumable"] is True
         # What one client has seen and what the log gives to another are the same events.
         await late.subscribe(since=behind.events[-1]["seq"])
         await late.until_end()
@@ -269,7 +270,8 @@ async def test_a_lost_log_is_told_with_how_the_run_ended(
         redis_client.delete(LOG_KEY)
         async with raw_client(served.ws_url) as client:
             await client.subscribe(since=seen[2]["seq"])
-            assert (await client.until_end())["event"] == told
+            end = await client.until_end()
+            assert (end["event"], end.get("resumable")) == (told, False if told == "failed" else None)
             assert client.events[0]["params"]["data"]["name"] == "rtmem.replay_gap"
             assert ("input.requested" in [event["method"] for event in client.events]) == (told == "interrupted")
 

@@ -82,6 +82,7 @@ async def test_sigterm_refuses_new_runs_and_stops_what_takes_too_long_and_says_s
         end = await client.until_end(within_s=15)
         assert end["event"] == "failed"
         assert "shutting down" in end["error"]
+        assert end["resumable"] is True
     await anyio.to_thread.run_sync(gateway_process.terminate)
     await anyio.to_thread.run_sync(gateway_process.start)
     async with raw_client(gateway_process.ws_url) as client:

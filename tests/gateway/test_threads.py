@@ -184,7 +184,7 @@ async def test_a_thread_that_another_process_writes_stops_writing(log: WatchedLo
         await thread.flush()
     ear = Ear()
     thread.listeners.add(ear)
-    thread.deliver_unlogged(turn.failed("chat", "the other one"))
+    thread.deliver_unlogged(turn.failed("chat", "the other one", resumable=False))
     assert b"the other one" in ear.events[0].frame
     assert thread.run is None
     await thread.contact()  # reads what the other one wrote
