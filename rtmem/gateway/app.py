@@ -72,6 +72,12 @@ class Gateway:
         with suppress(WebSocketDisconnect):
             await self._stream_events(websocket)
 
+    async def refuse_unserved(self, websocket: WebSocket) -> None:
+        """A websocket on any other path, refused as above."""
+        with suppress(WebSocketDisconnect):
+            await websocket.accept()
+            await websocket.close(4404, "not served here: use WS /threads/<thread_id>/stream/events")
+
     async def _stream_events(self, websocket: WebSocket) -> None:
         await websocket.accept()
         try:
@@ -100,11 +106,14 @@ def create_app(graphs: Mapping[str, Graph], driver: AsyncDriver, saver: Saver, s
         ConfigError: no graph, or a principal over 512 bytes.
     """
     gateway = Gateway(graphs, driver, saver, settings)
+    http = Http(gateway)
     routes = [
-        *Http(gateway).routes(),
+        *http.routes(),
         WebSocketRoute("/threads/{thread_id}/stream/events", gateway.stream_events),
+        WebSocketRoute("/{anything:path}", gateway.refuse_unserved),
     ]
-    return UndecodedPaths(Starlette(routes=routes, lifespan=gateway.lifespan), gateway)
+    handlers = {404: http.refuse_unserved, 405: http.refuse_unserved, Exception: http.own_fault}
+    return UndecodedPaths(Starlette(routes=routes, lifespan=gateway.lifespan, exception_handlers=handlers), gateway)
 
 
 class UndecodedPaths:

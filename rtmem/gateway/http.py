@@ -3,7 +3,7 @@
 A command that was understood but cannot be done is answered with status 200 and the protocol's error envelope: the
 SDKs show its message to their caller, while of a 4xx they show the status only. Status codes are for what happens
 before a command is understood: 400 not a command, 401 token, 413 too large, 422 id too long. A state that is asked for
-by GET and that its own graph refuses is 409.
+by GET and that its own graph refuses is 409. What is not served at all is 404, or 405 where only the method is not.
 """
 
 from __future__ import annotations
@@ -77,6 +77,22 @@ class Http:
             Route("/threads/{thread_id}/commands", self._typed(self.command), methods=["POST"]),
             Route("/threads/{thread_id}/stream/events", self._typed(self.stream_events), methods=["POST"]),
         ]
+
+    async def refuse_unserved(self, request: Request, exc: Exception) -> Response:
+        """Answer a path or a method that no route has, such as the SDKs' for what this gateway does not do."""
+        served = ", ".join(f"{min(route.methods or {'GET'})} {route.path}" for route in self.routes())
+        asked = f"{request.method} {request.url.path[:200]}"
+        error = UnsupportedError(
+            f"{asked} is not served here: use {served}, or WS /threads/{{thread_id}}/stream/events"
+        )
+        response = _raw(protocol.failure(None, error), getattr(exc, "status_code", 404))
+        response.headers.update(getattr(exc, "headers", None) or {})
+        return response
+
+    async def own_fault(self, request: Request, exc: Exception) -> Response:
+        """Answer a request that broke the gateway; the server logs `exc` with its traceback."""
+        told = f"{type(exc).__name__}: a fault in the gateway, see its log"
+        return _raw(protocol.failure(None, RtmemError(told)), 500)
 
     async def ok(self, request: Request) -> Response:
         """Is this process serving? (Not: is Redis there. An unreachable Redis is told to those who need it.)"""

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosedError
 
 from tests.gateway.conftest import Served, ServeGateway
@@ -224,7 +225,48 @@ async def test_http_answers_a_bad_body_400_and_a_failed_command_in_an_envelope(s
             assert (await post(served, deep_path, deep)).json()["meta"]["error_type"] == "MalformedFrameError"
         for no_id in (["a"], {"a": 1}, 5, True):
             assert (await post(served, "/threads", {"thread_id": no_id})).status_code == 400
-        assert (await post(served, "/no/such/path", {})).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/no/such/path", 404),
+        ("GET", "/threads/t/runs/x", 404),
+        ("POST", "/threads/t/history", 404),
+        ("POST", "/threads/search", 405),
+        ("POST", "/threads/t/state", 405),
+        ("DELETE", "/threads/t", 405),
+        ("PUT", "/ok", 405),
+    ],
+)
+async def test_what_is_not_served_is_a_typed_error_that_names_what_is(
+    serve_gateway: ServeGateway, method: str, path: str, status: int
+) -> None:
+    async with serve_gateway() as served, httpx.AsyncClient(base_url=served.url) as client:
+        response = await client.request(method, path)
+        body = response.json()
+        assert (response.status_code, body["error"]) == (status, "not_supported")
+        assert body["message"].startswith(f"{method} {path} is not served here: use GET /ok, ")
+        for route in ("GET /threads/{thread_id}/state", "POST /threads/{thread_id}/commands", "WS /threads"):
+            assert route in body["message"]
+        assert ("allow" in response.headers) == (status == 405)
+
+
+async def test_a_websocket_elsewhere_is_told_where_to_go(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served, connect(f"{served.ws_url}/threads/t/stream") as socket:
+        with pytest.raises(ConnectionClosedError, match="4404.*/threads/<thread_id>/stream/events"):
+            await socket.recv()
+
+
+async def test_a_fault_of_the_gateway_is_typed_too_and_told_to_its_log(
+    serve_gateway: ServeGateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serve_gateway() as served:
+        monkeypatch.setattr(served.gateway.threads, "get", lambda *name: 1 / 0)
+        response = await post(served, "/threads/t/commands", command("state.get"))
+    assert (response.status_code, response.json()["error"]) == (500, "unknown_error")
+    assert response.json()["message"] == "ZeroDivisionError: a fault in the gateway, see its log"
+    assert "ZeroDivisionError: division by zero" in caplog.text
 
 
 async def test_state_get_gives_the_state_or_some_keys_of_it(serve_gateway: ServeGateway) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any, Literal
 
 import anyio
@@ -246,3 +247,23 @@ async def test_threads_and_assistants_can_be_asked_for(serve_gateway: ServeGatew
             assert "chat" in [assistant["assistant_id"] for assistant in assistants]
             assert (await client.assistants.get("chat"))["graph_id"] == "chat"
             assert (await client.threads.get_state("never-used"))["values"] == {}
+
+
+async def test_what_the_sdk_offers_and_this_gateway_does_not_is_refused_with_what_is_served(
+    serve_gateway: ServeGateway,
+) -> None:
+    async with serve_gateway() as served:
+        async with get_client(url=served.url, api_key="token-of-alice") as client:
+            calls: tuple[Awaitable[Any], ...] = (
+                client.threads.search(),
+                client.threads.update_state("t", {"messages": []}),
+                client.threads.delete("t"),
+                client.threads.get_history("t"),
+                client.runs.wait("t", "chat", input=said("hello")),
+                client.store.get_item(["a"], "b"),
+            )
+            for call in calls:
+                with pytest.raises(httpx.HTTPStatusError) as refused:
+                    await call
+                assert refused.value.response.status_code in (404, 405)
+                assert "is not served here: use GET /ok, " in refused.value.response.json()["message"]
