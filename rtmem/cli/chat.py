@@ -119,7 +119,7 @@ class _Terminal:
             text = text_of(message)
             who = "you> " if message["type"] == "human" else ""
             shown = text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]} ..."
-            screen.out.print(Text(who + shown, style="dim"))
+            screen.out.print(Text(who + screen.harmless(shown), style="dim"))
         return questions_of(state)
 
     def _ask(self, question: Question) -> Any:
@@ -127,7 +127,7 @@ class _Terminal:
         from rtmem.cli.states import answer_to, is_yes_or_no, wording_of
 
         prompt = "yes or no> " if is_yes_or_no(question) else "answer> "
-        screen.out.print(Text.assemble(("? ", "bold yellow"), wording_of(question)))
+        screen.out.print(Text.assemble(("? ", "bold yellow"), screen.harmless(wording_of(question))))
         words = self._read(prompt)
         if words is None:
             screen.note("No decision: the thread waits for it. Come back with `rtmem chat` to decide.")

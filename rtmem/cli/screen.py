@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+from typing import Final
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -22,9 +23,20 @@ out = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 err = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
+_CONTROL: Final = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+}
+
+
+def harmless(text: str) -> str:
+    """`text` of somebody else for a terminal: what could move the cursor or set the clipboard becomes a picture."""
+    return text.translate(_CONTROL)
+
+
 def error(exc: RtmemError) -> None:
     """One error: what happened, and the next step that its message carries."""
-    err.print(Text.assemble(("error: ", "bold red"), str(exc)))
+    err.print(Text.assemble(("error: ", "bold red"), harmless(str(exc))))
 
 
 def note(text: str) -> None:
@@ -41,7 +53,7 @@ class Stream:
     def write(self, piece: str) -> None:
         """Show one more piece at once."""
         if out.is_terminal:
-            piece = "".join(self._wrapped(word) for word in re.findall(r"\n|[^\S\n]*[^\s]*", piece))
+            piece = "".join(self._wrapped(word) for word in re.findall(r"\n|[^\S\n]*[^\s]*", harmless(piece)))
         else:
             self._column = 0 if piece.endswith("\n") else 1
         out.file.write(piece)

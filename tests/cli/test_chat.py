@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -105,9 +106,31 @@ def test_input_that_is_no_text_is_refused_and_not_sent(up: Up, env: dict[str, st
 
 def test_a_terminal_shows_where_the_thread_stands(up: Up, env: dict[str, str]) -> None:
     rtmem("chat", "kept", "--data-dir", up.data_dir, env=env, given="my name is Ann\n")
+    with on_a_terminal("kept", up, env) as terminal:
+        shown = read_until(terminal, "you> \n", "you> ")
+        assert "you> my name is Ann" in shown
+        assert "Nice to meet you, Ann." in shown
+        os.write(terminal, b"who am i?\n")
+        assert "Your name is Ann." in read_until(terminal, "Your name is Ann.")
+
+
+def test_what_others_wrote_cannot_command_the_terminal(up: Up, env: dict[str, str]) -> None:
+    rtmem("chat", "hostile", "--data-dir", up.data_dir, env=env, given="my name is Eve\x1b[2J\n")
+    with on_a_terminal("hostile", up, env) as terminal:
+        shown = read_until(terminal, "you> \n", "you> ")
+        os.write(terminal, b"who am i?\n")
+        shown += read_until(terminal, "you> \n", "you> ")
+    assert "Nice to meet you, Eve\N{SYMBOL FOR ESCAPE}[2J" in shown
+    assert "Your name is Eve\N{SYMBOL FOR ESCAPE}[2J" in shown
+    assert "\x1b" not in shown
+
+
+@contextmanager
+def on_a_terminal(thread: str, up: Up, env: dict[str, str]) -> Iterator[int]:
+    """The other end of a terminal on which `rtmem chat` runs, and is left by `/quit`."""
     master, slave = pty.openpty()
     chat = subprocess.Popen(
-        [sys.executable, "-m", "rtmem", "chat", "kept", "--data-dir", str(up.data_dir)],
+        [sys.executable, "-m", "rtmem", "chat", thread, "--data-dir", str(up.data_dir)],
         env={**env, "TERM": "dumb"},
         stdin=slave,
         stdout=slave,
@@ -115,11 +138,7 @@ def test_a_terminal_shows_where_the_thread_stands(up: Up, env: dict[str, str]) -
     )
     os.close(slave)
     try:
-        shown = read_until(master, "you> \n", "you> ")
-        assert "you> my name is Ann" in shown
-        assert "Nice to meet you, Ann." in shown
-        os.write(master, b"who am i?\n")
-        assert "Your name is Ann." in read_until(master, "Your name is Ann.")
+        yield master
         os.write(master, b"/quit\n")
         assert chat.wait(TIMEOUT_S) == 0
     finally:
