@@ -279,7 +279,7 @@ class Conversation:
             return ServerUnavailableError(
                 f"the gateway at {self.url} cannot answer now ({status}): {_told(cause) or 'look at what it prints'}"
             )
-        return RunFailedError(f"the gateway at {self.url} refused with status {status}: {cause}")
+        return RunFailedError(f"the gateway at {self.url} refused with status {status}: {_told(cause) or cause}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,14 @@ def test_input_that_is_no_text_is_refused_and_not_sent(up: Up, env: dict[str, st
     assert done.stderr.startswith(b"error: a line of the input is not utf-8: send UTF-8")
 
 
+def test_a_message_that_is_too_large_is_refused_in_the_gateways_words(up: Up, env: dict[str, str]) -> None:
+    done = rtmem("chat", "large", "--data-dir", up.data_dir, env=env, given="x" * 5_000_000 + "\nhello\n")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the gateway at ")
+    assert "send less, or raise frame_bytes_max" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_terminal_shows_where_the_thread_stands(up: Up, env: dict[str, str]) -> None:
     rtmem("chat", "kept", "--data-dir", up.data_dir, env=env, given="my name is Ann\n")
     with on_a_terminal("kept", up, env) as terminal:
