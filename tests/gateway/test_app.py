@@ -254,7 +254,7 @@ async def test_what_is_not_served_is_a_typed_error_that_names_what_is(
 
 async def test_a_websocket_elsewhere_is_told_where_to_go(serve_gateway: ServeGateway) -> None:
     async with serve_gateway() as served, connect(f"{served.ws_url}/threads/t/stream") as socket:
-        with pytest.raises(ConnectionClosedError, match="4404.*/threads/<thread_id>/stream/events"):
+        with pytest.raises(ConnectionClosedError, match=r"4404.*/threads/<thread_id>/stream/events"):
             await socket.recv()
 
 
