@@ -7,9 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from rtmem.gateway.http import Http
 from tests.cli.commands import TIMEOUT_S, Up, environment, rtmem
 
 README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
@@ -60,13 +62,24 @@ def test_every_example_is_run_by_a_test() -> None:
 
 
 @pytest.mark.parametrize("name", ["saver.py", "tenants.py"])
-def test_examples_of_savers_print_what_the_readme_says(name: str, env: dict[str, str]) -> None:
-    assert run(name, env) == plain(blocks("prints")[name])
+def test_examples_of_savers_print_what_the_readme_says_each_time(name: str, env: dict[str, str]) -> None:
+    for _ in range(2):
+        assert run(name, env) == plain(blocks("prints")[name])
 
 
 @pytest.mark.parametrize("name", ["client.py", "resume.py"])
-def test_examples_of_clients_print_what_the_readme_says(name: str, up: Up, env: dict[str, str]) -> None:
-    assert run(name, {**env, "RTMEM_TOKEN": up.token}, up.url) == plain(blocks("prints")[name])
+def test_examples_of_clients_print_what_the_readme_says_each_time(name: str, up: Up, env: dict[str, str]) -> None:
+    for _ in range(2):
+        assert run(name, {**env, "RTMEM_TOKEN": up.token}, up.url) == plain(blocks("prints")[name])
+
+
+def test_the_endpoints_said_to_be_served_are_those_of_the_gateway() -> None:
+    section = README.split("### What is served")[1].split("Not served yet")[0]
+    said = set(re.findall(r"(GET|POST) (/[^` ]+)", section))
+    routes = Http(cast(Any, None)).routes()
+    assert said == {
+        (min(route.methods - {"HEAD"}), re.sub(r"{\w+}", "{id}", route.path)) for route in routes if route.methods
+    }
 
 
 def test_the_first_conversation_is_real(up: Up, env: dict[str, str]) -> None:
