@@ -79,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # about that once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(exc, BrokenPipeError):
-            screen.error(RtmemError(f"{exc}: check where output goes; RTMEM_DEBUG=1 shows where this happened"))
+            what = "that file" if exc.filename else "where output goes"
+            screen.error(RtmemError(f"{exc}: check {what}; RTMEM_DEBUG=1 shows where this happened"))
         sys.exit(EXIT_FAILED)
 
 

@@ -92,7 +92,7 @@ def prepare(data_dir: str) -> Layout:
     except OSError as exc:
         raise _unusable(layout.root, f"cannot be created: {exc.strerror}") from exc
     _make_private(layout)
-    if not os.access(layout.root, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+    if not _may(os.W_OK | os.X_OK, layout.root):
         raise _unusable(layout.root, "is not writable for this user")
     if layout.socket.parent != layout.root:
         _private_runtime_dir(layout.socket.parent)
@@ -103,8 +103,11 @@ def locate(data_dir: str) -> Layout:
     """The files a server in `data_dir` has, without creating any. Two names of one directory are one server."""
     try:
         root = (Path(data_dir).expanduser() if data_dir else default_data_dir()).resolve()
+        barred = root.is_dir() and not _may(os.X_OK, root)
     except (OSError, RuntimeError, ValueError) as exc:
         raise DataDirectoryError(f"data directory {data_dir!r}: {exc}: {_NEXT_STEP}", data_dir=data_dir) from exc
+    if barred:
+        raise _unusable(root, "cannot be entered by this user")
     if not _is_utf8(root):
         raise DataDirectoryError(
             f"data directory {str(root)!r} has a name that is not UTF-8, so no URL can tell it: {_NEXT_STEP}",
@@ -115,6 +118,10 @@ def locate(data_dir: str) -> Layout:
         name = hashlib.sha256(os.fsencode(root)).hexdigest()[:24]
         socket = _runtime_dir() / f"{name}.sock"
     return Layout(root, socket)
+
+
+def _may(mode: int, path: Path) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _is_utf8(path: Path) -> bool:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rtmem.errors import DataDirectoryError
-from rtmem.server import directory
+from rtmem.server import directory, embedded
+from rtmem.settings import Server
 
 NOBODY = 65534
 
@@ -96,6 +97,15 @@ def test_a_directory_without_the_right_to_write_is_refused(open_path: Path) -> N
     os.chown(open_path / "d", NOBODY, NOBODY)
     with as_nobody(), pytest.raises(DataDirectoryError, match="is not writable"):
         directory.prepare(str(open_path / "d"))
+
+
+def test_a_directory_that_this_user_may_not_enter_is_refused_by_whoever_asks(open_path: Path) -> None:
+    (open_path / "d").mkdir(mode=0o000)
+    settings = Server(data_dir=str(open_path / "d"))
+    with as_nobody():
+        for ask in (embedded.stop, embedded.running_url):
+            with pytest.raises(DataDirectoryError, match=r"cannot be entered by this user.*RTMEM_SERVER__DATA_DIR"):
+                ask(settings)
 
 
 def test_no_directory_means_the_users_data_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
