@@ -6,13 +6,14 @@ import asyncio
 import io
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from rtmem.cli import options, screen
-from rtmem.errors import InvalidRequestError
+from rtmem.errors import InvalidRequestError, RunFailedError
 
 if TYPE_CHECKING:
     from rtmem.cli.conversation import Conversation, Heard
@@ -50,6 +51,7 @@ def chat(
     """
     settings = options.load(config, data_dir=data_dir)
     _check_name(thread)
+    _check_url(url)
     from rtmem.cli import local
     from rtmem.cli.conversation import Conversation
 
@@ -68,9 +70,18 @@ def chat(
 
 
 def _check_name(thread: str) -> None:
-    # A URL can tell neither an empty name nor bytes that are no text, which the shell passes on as surrogates.
-    if not thread or thread != thread.encode("utf-8", "replace").decode():
+    if not thread:
+        raise InvalidRequestError("a thread needs a name, and '' is none: `rtmem chat NAME`, or no name for 'main'")
+    # The shell passes on bytes that are no text as surrogates; a URL can tell neither them nor a step up or nowhere.
+    if thread in (".", "..") or thread != thread.encode("utf-8", "replace").decode():
         raise InvalidRequestError(f"thread {thread!r} has no name that a URL can tell: choose one of UTF-8 characters")
+
+
+def _check_url(url: str | None) -> None:
+    if url is not None and not (url.startswith(("http://", "https://")) and url.partition("://")[2].strip("/")):
+        raise InvalidRequestError(
+            f"--url {url!r} is not the URL of a gateway: write http://host:port, as `rtmem up` prints it"
+        )
 
 
 class _Terminal:
@@ -83,7 +94,11 @@ class _Terminal:
             # In the C locale it would smuggle bytes that are no text into the message.
             sys.stdin.reconfigure(errors="strict")
         self._interactive = sys.stdin.isatty()
+        if self._interactive:
+            with suppress(ImportError):  # Windows has none
+                import readline  # noqa: F401  (input() edits lines with it)
         self._stream = screen.Stream()
+        self._failed = False
 
     def talk(self) -> None:
         questions = self._greet()
@@ -96,7 +111,7 @@ class _Terminal:
                 questions = self._hear(self._conversation.decide(questions[0], answer))
             line = self._read("you> ")
             if line is None or line in ("/quit", "/exit"):
-                return
+                raise typer.Exit(1 if self._failed and not self._interactive else 0)
             if line == "/help":
                 screen.note(_HELP)
             elif line:
@@ -124,17 +139,18 @@ class _Terminal:
 
     def _ask(self, question: Question) -> Any:
         """The user's decision; None when there is nobody left to decide."""
-        from rtmem.cli.states import answer_to, is_yes_or_no, wording_of
+        from rtmem.cli.states import answer_to, is_clear, is_yes_or_no, wording_of
 
         prompt = "yes or no> " if is_yes_or_no(question) else "answer> "
         screen.out.print(Text.assemble(("? ", "bold yellow"), screen.harmless(wording_of(question))))
-        words = self._read(prompt)
-        if words is None:
-            screen.note("No decision: the thread waits for it. Come back with `rtmem chat` to decide.")
-            return None
-        if not self._interactive:
-            screen.out.print(Text(prompt + words, style="dim"))
-        return answer_to(question, words)
+        while (words := self._read(prompt)) is not None:
+            if not self._interactive:
+                screen.out.print(Text(prompt + words, style="dim"))
+            if is_clear(question, words):
+                return answer_to(question, words)
+            screen.note("Please answer yes or no; a reason may follow the no.")
+        screen.note("No decision: the thread waits for it. Come back with `rtmem chat` to decide.")
+        return None
 
     def _read(self, prompt: str) -> str | None:
         try:
@@ -147,10 +163,19 @@ class _Terminal:
             if self._interactive:
                 screen.out.print()
             return None
+        except KeyboardInterrupt:
+            if self._interactive:
+                screen.out.print()  # the shell's prompt begins a line
+            raise
 
     def _hear(self, turn: AsyncIterator[Heard]) -> list[Question]:
         try:
             return self._runner.run(self._print(turn))
+        except RunFailedError as exc:
+            # One answer less is no reason to end a conversation; a script is told by the exit code.
+            screen.error(exc)
+            self._failed = True
+            return []
         except KeyboardInterrupt:
             self._stream.end_line()
             if not self._interactive:

@@ -51,6 +51,8 @@ class Notice:
     text: str
 
 
+_LOST: Final = Notice("connection lost, waiting for the gateway")
+
 Heard: TypeAlias = Words | ToolUse | Question | Notice
 
 
@@ -62,17 +64,18 @@ class Conversation:
         self.thread_id = thread_id
         self._assistant_id = ""
         self._client = get_client(url=self.url, api_key=token or None)
+        self._probe = httpx.AsyncClient(timeout=5)
         self._shown: dict[str, str] = {}  # message id -> what the user has seen of it
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.aclose()
+        await self._probe.aclose()
 
     async def check(self) -> None:
         """Raises ServerUnavailableError if nobody listens there; at once, where the SDK would try for eight seconds."""
         try:
-            async with httpx.AsyncClient(timeout=5) as client:
-                (await client.get(f"{self.url}/ok")).raise_for_status()
+            (await self._probe.get(f"{self.url}/ok")).raise_for_status()
         except (httpx.HTTPError, httpx.InvalidURL) as exc:
             raise self._unreachable(exc) from exc
 
@@ -126,11 +129,15 @@ class Conversation:
 
     async def _turn(self, command: _Command, message_id: str) -> AsyncIterator[Heard]:
         """Start, listen, and go on wherever it broke, until the state at the gateway says that the turn is over."""
+        if await self._is_away():
+            yield _LOST
         seen_before = {message_id, *(str(message.get("id")) for message in messages_of(await self.state()))}
         for _ in range(1 + _CONTINUATIONS_MAX):
             ending = _Ending()
             async for heard in self._listen(command, ending):
                 yield heard
+            if await self._is_away():
+                yield _LOST
             state = await self.state()
             for heard in self._rest(state, seen_before):
                 yield heard
@@ -158,7 +165,7 @@ class Conversation:
             ending.unsent = since is None
         except ServerUnavailableError:
             ending.unsent = True
-            yield Notice("connection lost, waiting for the gateway")
+            yield _LOST
             await self._wait_for_gateway()
             return
         while True:
@@ -176,7 +183,7 @@ class Conversation:
                 self._raise_if_refused(await stream.done)
             finally:
                 await stream.close()
-            yield Notice("connection lost, waiting for the gateway")
+            yield _LOST
             await self._wait_for_gateway()
 
     async def _send(self, transport: ProtocolWebSocketTransport, command: _Command) -> int | None:
@@ -244,6 +251,13 @@ class Conversation:
             if text.startswith(shown) and len(text) > len(shown):
                 rest.append(self._show(message_id, text[len(shown) :]))
         return rest
+
+    async def _is_away(self) -> bool:
+        try:
+            await self.check()
+        except ServerUnavailableError:
+            return True
+        return False
 
     async def _wait_for_gateway(self) -> None:
         deadline = time.monotonic() + GATEWAY_WAIT_MS / 1000

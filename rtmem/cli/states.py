@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-_YES: Final = {"yes", "y", "ok", "approve", "да", "д"}
+_YES: Final = {"yes", "y", "ok", "approve", "approved", "да", "д", "ок"}
+_NO: Final = {"no", "n", "nope", "reject", "cancel", "нет", "н", "не"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +60,25 @@ def is_yes_or_no(question: Question) -> bool:
     return isinstance(question.value, Mapping) and ("action" in question.value or "action_requests" in question.value)
 
 
+def is_clear(question: Question, words: str) -> bool:
+    """Can `words` be an answer? A yes stands alone; a no may have its reason behind it."""
+    first = re.split(r"\W", words, maxsplit=1)[0].casefold()
+    return not is_yes_or_no(question) or _says_yes(words) or first in _NO
+
+
 def answer_to(question: Question, words: str) -> Any:
     """The user's words in the shape that the question's asker reads.
 
     Source: HumanInTheLoopMiddleware (langchain 1.2) takes one decision for each of its action requests.
     """
     if isinstance(question.value, Mapping) and (requests := _action_requests(question.value)):
-        approved = words.strip(" .!").casefold() in _YES
-        decision = {"type": "approve"} if approved else {"type": "reject", "message": words}
+        decision = {"type": "approve"} if _says_yes(words) else {"type": "reject", "message": words}
         return {"decisions": [decision for _ in requests]}
     return words
+
+
+def _says_yes(words: str) -> bool:
+    return words.strip(" .!").casefold() in _YES
 
 
 def _action_requests(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:

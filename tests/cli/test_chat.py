@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,7 +92,76 @@ def test_a_gateway_without_its_redis_is_told_at_once_with_the_next_step(env: dic
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["", b"caf\xe9"])
+def test_a_thread_without_a_name_is_refused_with_what_to_type(env: dict[str, str]) -> None:
+    done = rtmem("chat", "", env=env)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "`rtmem chat NAME`" in done.stderr
+
+
+@pytest.mark.parametrize("url", ["foo", "localhost:8123", "ws://localhost:8123", "http://"])
+def test_an_address_that_is_no_url_is_refused_with_the_form_it_needs(url: str, env: dict[str, str]) -> None:
+    done = rtmem("chat", "--url", url, env=env)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "write http://host:port" in done.stderr
+
+
+def test_an_unclear_answer_is_asked_for_again(up: Up, env: dict[str, str]) -> None:
+    given = "send a message to Bob: hi\nhm\nyes please\nno, not now\n"
+    done = rtmem("chat", "unclear", "--data-dir", up.data_dir, env=env, given=given)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("yes or no> ") == 3
+    assert done.stderr.count("Please answer yes or no") == 2
+    assert "outbox" not in done.stdout
+
+
+FAILING_GRAPH = """
+from langgraph.graph import START, MessagesState, StateGraph
+
+def answer(state):
+    if "fail" in state["messages"][-1].text:
+        raise ValueError("on purpose")
+    return {"messages": [("ai", "fine")]}
+
+graph = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer").compile()
+"""
+
+
+def test_a_run_that_fails_ends_neither_a_pipe_nor_a_terminal_and_fails_the_script(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "failing.py").write_text(FAILING_GRAPH)
+    with Up("serve", tmp_path / "failing.py:graph", env=env, data_dir=tmp_path / "data") as up:
+        done = rtmem("chat", "piped", "--data-dir", up.data_dir, env=env, given="fail\nhello\n")
+        assert (done.returncode, done.stdout) == (1, "you> fail\nyou> hello\nfine\n")
+        assert "on purpose" in done.stderr
+        with terminal("typed", up, env) as (master, chat):
+            read_until(master, "you> ")
+            os.write(master, b"fail\n")
+            assert "on purpose" in read_until(master, "you> ")
+            os.write(master, b"/quit\n")
+            assert chat.wait(TIMEOUT_S) == 0
+
+
+def test_a_gateway_that_ends_in_the_middle_of_an_answer_is_said_to_be_away(tmp_path: Path) -> None:
+    env = environment(tmp_path, RTMEM_AGENT__TOKEN_INTERVAL_MS="300", RTMEM_GATEWAY__DRAIN_TIMEOUT_MS="1")
+    with Up(env=env, data_dir=tmp_path / "data") as up, terminal("away", up, env) as (master, chat):
+        read_until(master, "you> ")
+        os.write(master, b"tell me about the weather\n")
+        read_until(master, "demo", "demo ")
+        assert up.stop() == 0
+        read_until(master, "(connection lost, waiting for the gateway)")
+        chat.kill()
+
+
+def test_ctrl_c_at_the_prompt_ends_its_line(up: Up, env: dict[str, str]) -> None:
+    with terminal("ended", up, env) as (master, chat):
+        read_until(master, "you> ")
+        os.write(master, b"\x03")
+        assert chat.wait(TIMEOUT_S) == 130
+        assert os.read(master, 1024).endswith(b"\n")
+
+
+@pytest.mark.parametrize("name", [".", "..", b"caf\xe9"])
 def test_a_thread_name_that_no_url_can_tell_is_refused(name: str | bytes, env: dict[str, str]) -> None:
     done = rtmem("chat", os.fsdecode(name), env=env)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
@@ -114,28 +185,30 @@ def test_a_message_that_is_too_large_is_refused_in_the_gateways_words(up: Up, en
 
 def test_a_terminal_shows_where_the_thread_stands(up: Up, env: dict[str, str]) -> None:
     rtmem("chat", "kept", "--data-dir", up.data_dir, env=env, given="my name is Ann\n")
-    with on_a_terminal("kept", up, env) as terminal:
-        shown = read_until(terminal, "you> \n", "you> ")
+    with terminal("kept", up, env) as (master, chat):
+        shown = read_until(master, "you> ")
         assert "you> my name is Ann" in shown
         assert "Nice to meet you, Ann." in shown
-        os.write(terminal, b"who am i?\n")
-        assert "Your name is Ann." in read_until(terminal, "Your name is Ann.")
+        os.write(master, b"who am i?\n")
+        assert "Your name is Ann." in read_until(master, "Your name is Ann.")
+        os.write(master, b"/quit\n")
+        assert chat.wait(TIMEOUT_S) == 0
 
 
 def test_what_others_wrote_cannot_command_the_terminal(up: Up, env: dict[str, str]) -> None:
     rtmem("chat", "hostile", "--data-dir", up.data_dir, env=env, given="my name is Eve\x1b[2J\n")
-    with on_a_terminal("hostile", up, env) as terminal:
-        shown = read_until(terminal, "you> \n", "you> ")
-        os.write(terminal, b"who am i?\n")
-        shown += read_until(terminal, "you> \n", "you> ")
+    with terminal("hostile", up, env) as (master, _):
+        shown = read_until(master, "you> ")
+        os.write(master, b"who am i?\n")
+        shown += read_until(master, "you> ")
     assert "Nice to meet you, Eve\N{SYMBOL FOR ESCAPE}[2J" in shown
     assert "Your name is Eve\N{SYMBOL FOR ESCAPE}[2J" in shown
     assert "\x1b" not in shown
 
 
 @contextmanager
-def on_a_terminal(thread: str, up: Up, env: dict[str, str]) -> Iterator[int]:
-    """The other end of a terminal on which `rtmem chat` runs, and is left by `/quit`."""
+def terminal(thread: str, up: Up, env: dict[str, str]) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A chat in a terminal of its own: the terminal's other end, and the process."""
     master, slave = pty.openpty()
     chat = subprocess.Popen(
         [sys.executable, "-m", "rtmem", "chat", thread, "--data-dir", str(up.data_dir)],
@@ -143,16 +216,21 @@ def on_a_terminal(thread: str, up: Up, env: dict[str, str]) -> Iterator[int]:
         stdin=slave,
         stdout=slave,
         stderr=slave,
+        preexec_fn=lambda: _own_terminal(slave),
     )
     os.close(slave)
     try:
-        yield master
-        os.write(master, b"/quit\n")
-        assert chat.wait(TIMEOUT_S) == 0
+        yield master, chat
     finally:
         chat.kill()
         chat.wait()
         os.close(master)
+
+
+def _own_terminal(slave: int) -> None:
+    # Ctrl-C reaches only those whose controlling terminal it is typed into.
+    os.setsid()
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
 
 def read_until(terminal: int, *endings: str) -> str:
