@@ -11,6 +11,7 @@ stream folds away), questions to a person as `input.requested`, and the root's o
 from __future__ import annotations
 
 import logging
+import os
 import sysconfig
 import traceback
 import warnings
@@ -33,7 +34,7 @@ from rtmem.errors import RtmemError
 from rtmem.records import TurnEvent
 
 _logger: Final = logging.getLogger(__name__)
-_LIBRARIES: Final = (sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]))
+_LIBRARIES: Final = tuple(f"{folder}{os.sep}" for folder in (sysconfig.get_path("stdlib"), Path(__file__).parents[1]))
 
 Graph = Pregel[Any, Any, Any, Any]
 
@@ -149,7 +150,7 @@ def _place(error: Exception) -> str:
 
 
 def _is_library(file: str) -> bool:
-    return file.startswith(_LIBRARIES) or any(name in file for name in ("site-packages", "dist-packages"))
+    return file.startswith(_LIBRARIES) or not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
 
 
 def failed(graph_name: str, error: str, *, resumable: bool) -> TurnEvent:
