@@ -94,12 +94,14 @@ class Runs:
                 f"multitask_strategy {params.multitask_strategy!r}: thread {thread.thread_id!r} is busy and this "
                 "gateway only rejects; start the run when the other has ended"
             )
+        await self._require_checkpoint(thread, params.config)
         await thread.contact()
         return await self._begin(thread, params.assistant_id, params.input, params.config, params.metadata)
 
     async def respond(self, thread: LiveThread, params: InputRespondParams) -> Run:
         """Answer what a run is waiting for, and let it go on. Raises like `start`, and NoSuchInterruptError."""
         answers = params.answers()
+        await self._require_checkpoint(thread, params.config)
         await thread.contact()
         snapshot = await self.snapshot(thread)
         asked = {interrupt.id for interrupt in snapshot.interrupts} if snapshot is not None else set()
@@ -147,6 +149,21 @@ class Runs:
                 "start a run with a correct input",
                 thread_id=thread.thread_id,
             ) from exc
+
+    async def _require_checkpoint(self, thread: LiveThread, client_config: Mapping[str, Any]) -> None:
+        """LangGraph takes a checkpoint that is not there for an empty thread, and would go on without the past."""
+        configurable = client_config.get("configurable")
+        checkpoint_id = configurable.get("checkpoint_id") if isinstance(configurable, Mapping) else None
+        if not checkpoint_id:
+            return
+        saver = next(iter(self._savers.values())).bind(thread.principal)
+        chosen = {"thread_id": thread.thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
+        if await saver.aget_tuple({"configurable": chosen}) is None:
+            raise InvalidRequestError(
+                f"thread {thread.thread_id!r} has no checkpoint {checkpoint_id!r}: use an id that its checkpoints "
+                "events carry, or leave it out to go on from the latest",
+                checkpoint_id=checkpoint_id,
+            )
 
     def assistant_of(self, snapshot: StateSnapshot | None) -> str:
         """Which graph wrote `snapshot`."""

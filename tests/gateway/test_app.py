@@ -301,6 +301,29 @@ async def test_a_state_that_its_graph_refuses_is_a_typed_error_until_the_next_ru
         assert len((await state_of(served, "t"))["values"]["messages"]) == 2
 
 
+async def test_a_run_from_a_checkpoint_that_is_not_there_is_refused_and_loses_nothing(
+    serve_gateway: ServeGateway,
+) -> None:
+    async with serve_gateway() as served, raw_client(served.ws_url) as client:
+        await client.subscribe(["lifecycle"])
+        await client.start("chat", "hello")
+        end = await client.until_end()
+
+        async def start_from(checkpoint_id: Any) -> dict[str, Any]:
+            said = {"messages": [{"role": "user", "content": "again"}]}
+            config = {"configurable": {"checkpoint_id": checkpoint_id}}
+            return await client.ask("run.start", assistant_id="chat", input=said, config=config)
+
+        for nowhere in ("no-such-checkpoint", 5):
+            refused = await start_from(nowhere)
+            assert refused["meta"]["error_type"] == "InvalidRequestError"
+        assert len((await state_of(served, "t"))["values"]["messages"]) == 2
+        client.forget()
+        assert (await start_from(end["checkpoint"]["id"]))["type"] == "success"
+        assert (await client.until_end())["event"] == "completed"
+        assert len((await state_of(served, "t"))["values"]["messages"]) == 4
+
+
 async def test_a_frame_over_the_limit_closes_with_1009(serve_gateway: ServeGateway) -> None:
     async with serve_gateway(frame_bytes_max=10_000) as served, raw_client(served.ws_url) as client:
         await client.socket.send("x" * 10_001)
