@@ -23,7 +23,7 @@ import anyio
 import anyio.lowlevel
 from langchain_core._api import LangChainBetaWarning
 from langchain_core.language_models._compat_bridge import message_to_events
-from langchain_core.messages import BaseMessage, BaseMessageChunk, ToolMessage, message_chunk_to_message
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.pregel import Pregel
 from langgraph.stream import StreamChannel, StreamTransformer
@@ -242,7 +242,6 @@ class _Translator:
             # tokens from `ainvoke` only. Tool results have their own channel.
             if isinstance(payload, ToolMessage):
                 return
-            payload = message_chunk_to_message(payload) if isinstance(payload, BaseMessageChunk) else payload
             run_id = f"message-{payload.id}"
             for part in message_to_events(payload, message_id=payload.id):
                 yield TurnEvent("messages", self._message(part, run_id, metadata), namespace, node)
