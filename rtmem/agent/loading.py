@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -44,7 +45,7 @@ def resolve(spec: str) -> Target:
         return target
     what = f"{place} has no {name!r}"
     if found is not None:
-        what = f"{spec} is a {type(found).__name__}, not a graph or a factory without arguments"
+        what = f"{spec} is of type {type(found).__name__}, not a graph or a factory without arguments"
     raise GraphNotFoundError(f"{what}: {_suggest(module, place, name)}", spec=spec)
 
 
@@ -88,7 +89,8 @@ def _compiled(made: Any, spec: str) -> Pregel[Any, Any, Any, Any]:
     if isinstance(made, Pregel):
         return made
     raise GraphNotFoundError(
-        f"{spec or 'the factory'} returned a {type(made).__name__}: return a StateGraph or what .compile() returns",
+        f"{spec or 'the factory'} returned something of type {type(made).__name__}: return a StateGraph or what "
+        ".compile() returns",
         spec=spec,
     )
 
@@ -106,7 +108,8 @@ def _import_module(name: str, spec: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as exc:
         if exc.name is None or not (name == exc.name or name.startswith(exc.name + ".")):
-            raise GraphNotFoundError(f"{name} needs a module that is not installed: {exc}", spec=spec) from exc
+            hint = _neighbour_hint(name, exc.name or "", spec)
+            raise GraphNotFoundError(f"{name} needs a module that is not installed: {exc}{hint}", spec=spec) from exc
         raise GraphNotFoundError(
             f"no module {exc.name!r}, looked in {here} and in the environment: "
             "check the spelling, or give the file: path/to/file.py:attribute",
@@ -114,6 +117,18 @@ def _import_module(name: str, spec: str) -> ModuleType:
         ) from exc
     except Exception as exc:
         raise _failed(name, "fails when imported", exc, spec) from exc
+
+
+def _neighbour_hint(name: str, missing: str, spec: str) -> str:
+    """`import neighbour` inside a package finds nothing; run as a file, as with `python file.py`, it does."""
+    try:
+        found = importlib.util.find_spec(name)
+    except ImportError:  # its package does not import either
+        return ""
+    file = Path(found.origin) if found is not None and found.origin else None
+    if not missing or file is None or not (file.parent / f"{missing.partition('.')[0]}.py").is_file():
+        return ""
+    return f": it lies beside {file.name}, so give the file: {os.path.relpath(file)}:{spec.rpartition(':')[2]}"
 
 
 def _import_file(place: str, spec: str) -> ModuleType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -25,8 +26,13 @@ def load_model(name: str, base_url: str = "") -> BaseChatModel:
     try:
         model = init_chat_model(name, **options)
     except (ImportError, ValueError) as exc:
-        hint = "use provider:name, for example openai:gpt-5-mini, and install the provider's package"
-        raise ConfigError(f"model {name!r}: {exc}: {hint}", model=name) from exc
+        hint = "use provider:name, for example openai:gpt-5-mini"
+        if isinstance(exc, ImportError):
+            hint += ", and install the provider's package"
+        # LangChain's list of providers is worth reading, its advice about arguments of its own is not.
+        known = re.search(r"^Supported providers: .*", str(exc), re.MULTILINE)
+        what = f"LangChain knows no provider for it. {known[0]}" if known else exc
+        raise ConfigError(f"model {name!r}: {what}: {hint}", model=name) from exc
     except Exception as exc:
         # Every provider has an error class of its own for a missing key; none is worth a traceback.
         raise ConfigError(f"model {name!r} cannot be used: {exc}", model=name) from exc

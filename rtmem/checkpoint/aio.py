@@ -215,8 +215,9 @@ class AsyncRedisSaver(Saver):
         if self.loop is None or asyncio._get_running_loop() is not None or not self.loop.is_running():
             work.close()
             raise WrongColourError(
-                f"{type(self).__name__}.{verb}() must not be called inside an event loop, nor without one that runs "
-                f"elsewhere: await a{verb}(), or compile the graph with {type(self).__name__.removeprefix('Async')}"
+                f"{type(self).__name__}.{verb}() blocks its thread until the saver's event loop has done the work, and "
+                f"there is no such loop in another thread: await a{verb}() (ainvoke, astream), or compile the graph "
+                f"with {type(self).__name__.removeprefix('Async')}"
             )
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
@@ -311,5 +312,7 @@ def _driver(url: str | None, client: Any, connection_args: Mapping[str, Any] | N
     if client is not None:
         return AsyncDriver.of_client(client, settings)
     if not url:
-        raise ConfigError("give redis_url, redis_client or driver; `rtmem up` prints the URL of an embedded Redis")
+        raise ConfigError(
+            "give redis_url, redis_client or driver; `rtmem up --redis-only` runs an embedded Redis and prints its URL"
+        )
     return AsyncDriver.lazy(url, settings)

@@ -141,6 +141,8 @@ def checkpoint_settings(
     """
     settings = settings or all_settings.Checkpoint()
     changes: dict[str, Any] = {}
+    if ttl is not None and not isinstance(ttl, Mapping):
+        raise ConfigError(f'ttl is {ttl!r}: write ttl={{"default_ttl": minutes}}')
     if ttl:
         unknown = set(ttl) - {"default_ttl", "refresh_on_read"}
         if unknown:

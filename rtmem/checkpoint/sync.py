@@ -262,7 +262,9 @@ def _driver(url: str | None, client: Any, connection_args: Mapping[str, Any] | N
     if client is not None:
         return SyncDriver.of_client(client, settings)
     if not url:
-        raise ConfigError("give redis_url, redis_client or driver; `rtmem up` prints the URL of an embedded Redis")
+        raise ConfigError(
+            "give redis_url, redis_client or driver; `rtmem up --redis-only` runs an embedded Redis and prints its URL"
+        )
     return SyncDriver.lazy(url, settings)
 
 

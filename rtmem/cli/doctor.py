@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 import tempfile
@@ -138,7 +139,9 @@ def _redis(settings: Settings, profile: Profile | None) -> list[Check]:
     if settings.redis.url:
         return _judged("Redis", settings.redis.url, settings, profile)
     layout = directory.locate(settings.server.data_dir)
-    checks = [Check("ok", "data directory", f"{layout.root}{'' if layout.root.exists() else ' (not made yet)'}")]
+    checks = [_data_directory(layout)]
+    if checks[0].status == "error":
+        return checks
     try:
         binaries.find()
         if url := embedded.running_url(settings.server):
@@ -152,6 +155,16 @@ def _redis(settings: Settings, profile: Profile | None) -> list[Check]:
                 return [*checks, *_judged("trial Redis", share.url, settings, profile, str(layout.root))]
     except RtmemError as exc:
         return [*checks, Check("error", "embedded Redis", *_split(exc))]
+
+
+def _data_directory(layout: Layout) -> Check:
+    there = next(path for path in (layout.root, *layout.root.parents) if path.exists())
+    made = "" if there == layout.root else " (not made yet)"
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return Check("ok", "data directory", f"{layout.root}{made}")
+    why = "is not writable for this user" if there.is_dir() else "is a file"
+    fix = "choose another with --data-dir, or give this one to your user"
+    return Check("error", "data directory", f"{layout.root}{made}: {there} {why}", fix)
 
 
 def _log(layout: Layout) -> list[Check]:

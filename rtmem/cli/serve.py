@@ -51,6 +51,8 @@ def _named(graphs: list[str]) -> dict[str, str]:
         name, equals, spec = given.partition("=")
         if not equals:
             name, spec = given.rpartition(":")[2], given
+        if not name:
+            raise ConfigError(f"{given!r} gives its graph an empty name: write name={spec}, or only {spec}")
         if name in named:
             raise ConfigError(f"two graphs are called {name!r}: write other={spec} for one of them", name=name)
         named[name] = spec

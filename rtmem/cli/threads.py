@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 def threads(
     thread_id: Annotated[str, typer.Argument(metavar="ID", help="The thread.")],
-    principal: Annotated[str, typer.Option("--principal", help="Whose thread it is; empty for savers without.")] = "",
+    principal: Annotated[
+        str | None,
+        typer.Option(
+            "--principal",
+            help="Whose thread it is; default: of `rtmem up`, of a configured token, or of a saver without principal.",
+        ),
+    ] = None,
     config: options.Config = None,
     data_dir: options.DataDir = None,
     redis_url: options.RedisUrl = None,
@@ -30,12 +36,20 @@ def threads(
     Reads the whole thread once. Example: [bold]rtmem doctor threads support-7 --principal alice[/bold]
     """
     settings = options.load(config, data_dir=data_dir, redis_url=redis_url)
-    report = _inspected(settings, principal, thread_id)
+    from rtmem.cli import local
+
+    likely = dict.fromkeys((*settings.gateway.tokens.values(), local.PRINCIPAL, ""))
+    principals = list(likely) if principal is None else [principal]
+    reports = _inspected(settings, principals, thread_id)
+    owner, report = next(((name, one) for name, one in reports.items() if one.exists), next(iter(reports.items())))
+    others = [name for name, one in reports.items() if one.exists and name != owner]
+    if others:
+        screen.note(f"(also there for principal {', '.join(map(repr, others))}: choose one with --principal)")
     if as_json:
-        body = asdict(report) | {"exists": report.exists, "shared_ratio": report.shared_ratio}
+        body = asdict(report) | {"principal": owner, "exists": report.exists, "shared_ratio": report.shared_ratio}
         typer.echo(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
     else:
-        for line in _lines(report):
+        for line in _lines(report, owner) if report.exists else [_nowhere(thread_id, list(reports))]:
             screen.out.print(Text(line))
         for problem in report.problems:
             screen.out.print(Text.assemble(("FIX ", "bold red"), f"  {problem}"))
@@ -43,7 +57,8 @@ def threads(
         raise typer.Exit(1)
 
 
-def _inspected(settings: Settings, principal: str, thread_id: str) -> ThreadReport:
+def _inspected(settings: Settings, principals: list[str], thread_id: str) -> dict[str, ThreadReport]:
+    """Principal -> its thread of this name."""
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     from rtmem.drivers import SyncDriver
@@ -59,17 +74,23 @@ def _inspected(settings: Settings, principal: str, thread_id: str) -> ThreadRepo
         raise ConfigError(
             f"no embedded Redis runs in {layout.root}: start it with `{layout.command('up')}`, or give --redis-url"
         )
-    scope = Scope(Serde(JsonPlusSerializer(), 0), keys=Keys(settings.checkpoint.prefix), principal=principal)
+    serde, keys = Serde(JsonPlusSerializer(), 0), Keys(settings.checkpoint.prefix)
     with SyncDriver.connect(url, settings.redis) as driver:
-        return driver.run(inspect_thread(scope, thread_id))
+        return {
+            name: driver.run(inspect_thread(Scope(serde, keys=keys, principal=name), thread_id)) for name in principals
+        }
 
 
-def _lines(report: ThreadReport) -> list[str]:
-    if not report.exists:
-        return [f"thread {report.thread_id!r} is not there; check --principal and --redis-url"]
+def _nowhere(thread_id: str, principals: list[str]) -> str:
+    looked = ", ".join(repr(name) if name else "none" for name in principals)
+    return f"thread {thread_id!r} is not there for principal {looked}: name another with --principal, or --redis-url"
+
+
+def _lines(report: ThreadReport, principal: str) -> list[str]:
     per_namespace = ", ".join(f"{count} in {ns!r}" if ns else f"{count}" for ns, count in report.checkpoints.items())
+    owner = f"principal {principal!r}" if principal else "no principal"
     lines = [
-        f"thread        {report.thread_id!r}, layout {report.layout}"
+        f"thread        {report.thread_id!r} of {owner}, layout {report.layout}"
         + (", only shallow savers wrote there" if report.solely_shallow else ""),
         f"checkpoints   {per_namespace or 'none'}: {report.record_bytes:,} bytes",
         f"pieces        {report.pieces:,}: {report.piece_bytes:,} bytes; {report.references:,} references, "

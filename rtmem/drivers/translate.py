@@ -58,8 +58,7 @@ def error_reply(text: str) -> RtmemError:
         )
     if "unknown command" in detail or "unknown subcommand" in detail.lower():
         return errors.ServerTooOldError(
-            f"Redis answered {text!r}: this server lacks a command; rtmem needs Redis >= 7.0 or Valkey >= 7.2, and the "
-            "query engine (Redis 8) for memory and cache",
+            f"Redis answered {text!r}: this server lacks a command; rtmem needs Redis >= 7.0 or Valkey >= 7.2",
             reply=text,
         )
     return errors.CommandError(f"Redis answered {text!r}", reply=text)

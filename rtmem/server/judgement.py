@@ -177,7 +177,9 @@ def _module_findings(facts: ServerFacts) -> Iterator[Finding]:
     if facts.modules is None:
         return
     if "search" not in facts.modules:
-        yield Finding("warning", "no query engine", "savers work; long-term memory and LLM cache do not", DOCKER_LINE)
+        yield Finding(
+            "info", "no query engine", "rtmem needs none; queries of other tools are not possible", DOCKER_LINE
+        )
     elif "json" not in facts.modules:
         yield Finding("info", "no JSON module", "indexes of other tools over JSON are not possible", DOCKER_LINE)
 
@@ -196,9 +198,8 @@ def _failure_findings(facts: ServerFacts) -> Iterator[Finding]:
 
 def _durability_findings(facts: ServerFacts) -> Iterator[Finding]:
     if facts.aof is False:
-        yield Finding(
-            "warning", "AOF is off", durability_words(facts), "CONFIG SET appendonly yes, then CONFIG REWRITE"
-        )
+        _, _, consequence = durability_words(facts).partition(": ")
+        yield Finding("warning", "AOF is off", consequence, "CONFIG SET appendonly yes, then CONFIG REWRITE")
     elif facts.aof and facts.fsync == "no":
         yield Finding(
             "warning",

@@ -95,10 +95,10 @@ async def test_an_async_factory_is_built_on_the_running_loop(project: Path) -> N
         ("other/app.py:graph", "no file .*: check the path"),
         ("app:grap", "did you mean app:graph"),
         ("app:zzz", "its graphs are builder, graph, hollow"),
-        ("app:answer", "is a int, not a graph"),
+        ("app:answer", "is of type int, not a graph"),
         ("app:State", "not a graph"),
-        ("app:needs_argument", "is a function, not a graph"),
-        ("app:make_nothing", "returned a str"),
+        ("app:needs_argument", "is of type function, not a graph"),
+        ("app:make_nothing", "returned something of type str"),
         ("app:make_trouble", "cannot be built: KeyError: 'no key'"),
         ("app:hollow", "cannot be built: ValueError"),
     ],
@@ -123,3 +123,15 @@ def test_an_error_inside_the_module_is_told_as_such(project: Path) -> None:
 
 def test_the_demo_agent_loads_by_name() -> None:
     assert load_graph("rtmem.agent.demo:graph").name == "demo"
+
+
+def test_a_module_that_imports_its_neighbour_is_offered_as_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "neighbour_of_it.py").write_text("")
+    (tmp_path / "pack" / "module_of_it.py").write_text("import neighbour_of_it\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(GraphNotFoundError, match=r"lies beside .* give the file: pack/module_of_it\.py:graph"):
+        resolve("pack.module_of_it:graph")

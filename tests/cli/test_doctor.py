@@ -29,6 +29,13 @@ def test_a_healthy_installation_passes_and_nothing_is_left_behind(env: dict[str,
     assert not (tmp_path / "data").exists()
 
 
+def test_a_data_directory_that_cannot_be_made_is_an_error(env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = rtmem("doctor", "--data-dir", tmp_path / "file", "--json", env=env)
+    assert done.returncode == 1
+    assert by_name(done.stdout)["data directory"]["status"] == "error"
+
+
 def test_a_given_redis_is_judged(env: dict[str, str], redis_url: str) -> None:
     done = rtmem("doctor", "--redis-url", redis_url, env=env)
     assert done.returncode == 0

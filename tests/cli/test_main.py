@@ -51,6 +51,7 @@ def test_the_command_without_its_extra_says_what_to_install(env: dict[str, str])
         (["up", "--data-dir", "/proc/nowhere"], 2, "data directory /proc/nowhere"),
         (["serve", "nowhere:graph"], 2, "no module 'nowhere'"),
         (["serve", "a=rtmem.agent.demo:graph", "a=rtmem.agent.demo:graph"], 2, "two graphs are called 'a'"),
+        (["serve", "=rtmem.agent.demo:graph"], 2, "write name=rtmem.agent.demo:graph"),
         (["chat", "--url", "http://127.0.0.1:9"], 1, "no gateway answers at http://127.0.0.1:9"),
         (["configs", "show", "nowhere"], 2, "profile 'nowhere'"),
     ],
@@ -73,7 +74,8 @@ def test_debug_shows_the_traceback(env: dict[str, str]) -> None:
 def test_an_unknown_model_is_a_user_error(env: dict[str, str]) -> None:
     done = rtmem("up", env={**env, "RTMEM_MODEL": "nobody:tiny"})
     assert done.returncode == 2
-    assert "model 'nobody:tiny'" in done.stderr
+    assert "model 'nobody:tiny': LangChain knows no provider for it. Supported providers: " in done.stderr
+    assert len(done.stderr.splitlines()) == 1
     assert "Traceback" not in done.stderr
 
 

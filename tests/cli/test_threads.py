@@ -34,7 +34,21 @@ def test_a_thread_in_order_is_counted_and_a_damaged_one_fails(
     assert any("nothing refers to pieces 999" in problem for problem in report["problems"])
 
 
+def test_a_thread_is_found_without_naming_the_principal_of_rtmem_up(env: dict[str, str], redis_url: str) -> None:
+    with RedisSaver(redis_url, principal="local") as saver:
+        put(saver, at("just chatted"), {"n": 1})
+    done = rtmem("doctor", "threads", "just chatted", "--redis-url", redis_url, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "'just chatted' of principal 'local'" in done.stdout
+    with RedisSaver(redis_url) as saver:
+        put(saver, at("just chatted"), {"n": 1})
+    done = rtmem("doctor", "threads", "just chatted", "--redis-url", redis_url, env=env)
+    assert "also there for principal ''" in done.stderr
+    done = rtmem("doctor", "threads", "just chatted", "--redis-url", redis_url, "--principal", "", env=env)
+    assert "of no principal" in done.stdout
+
+
 def test_a_thread_that_is_not_there_fails_with_the_next_step(env: dict[str, str], redis_url: str) -> None:
     done = rtmem("doctor", "threads", "no such thread", "--redis-url", redis_url, env=env)
     assert done.returncode == 1
-    assert "--principal" in done.stdout
+    assert "not there for principal 'local', none: name another with --principal" in done.stdout

@@ -177,7 +177,7 @@ async def test_a_cluster_node_says_so(redis_server: ServerFactory, probing: Prob
 async def test_missing_modules_are_named_and_can_be_required(redis_server: ServerFactory, probing: Probing) -> None:
     report = await probing(redis_server(profile="balanced", modules=False).url)
     assert "; vector sets; " in report.line
-    assert whats(report) == {"warning: no query engine"}
+    assert whats(report) == {"info: no query engine"}
     probe.require(report)
     with pytest.raises(ModuleMissingError, match=r"(?s)lacks search, JSON.*docker run.*redis:8"):
         probe.require(report, modules=("search", "json"))
