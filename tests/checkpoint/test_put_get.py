@@ -277,7 +277,9 @@ def test_constructor_conventions_of_langgraph_checkpoint_redis_work(savers: Save
         RedisSaver(savers.url, ttl={"default_tll": 1})
     with pytest.raises(ConfigError, match="minutes"):
         RedisSaver(savers.url, ttl={"default_ttl": -1})
-    with pytest.raises(ConfigError, match="redis_url"):
+    with pytest.raises(ConfigError, match=r'ttl is 60: write ttl=\{"default_ttl": minutes\}'):
+        RedisSaver(savers.url, ttl=60)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"redis_url.*`rtmem up --redis-only`"):
         RedisSaver()
 
 
