@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import shlex
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -80,7 +81,7 @@ def _check_name(thread: str) -> None:
 def _check_url(url: str | None) -> None:
     if url is not None and not (url.startswith(("http://", "https://")) and url.partition("://")[2].strip("/")):
         raise InvalidRequestError(
-            f"--url {url!r} is not the URL of a gateway: write http://host:port, as `rtmem up` prints it"
+            f"--url (RTMEM_URL) {url!r} is not the URL of a gateway: write http://host:port, as `rtmem up` prints it"
         )
 
 
@@ -149,7 +150,8 @@ class _Terminal:
             if is_clear(question, words):
                 return answer_to(question, words)
             screen.note("Please answer yes or no; a reason may follow the no.")
-        screen.note("No decision: the thread waits for it. Come back with `rtmem chat` to decide.")
+        again = f"rtmem chat {shlex.quote(self._conversation.thread_id)}"
+        screen.note(f"No decision: the thread waits for it. Come back with `{again}` to decide.")
         return None
 
     def _read(self, prompt: str) -> str | None:

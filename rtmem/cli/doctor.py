@@ -199,6 +199,7 @@ def _judged(name: str, url: str, settings: Settings, profile: Profile | None, lo
 
 def _gateway(settings: Settings) -> list[Check]:
     from rtmem.cli import local
+    from rtmem.server import directory
 
     try:
         import httpx
@@ -208,7 +209,8 @@ def _gateway(settings: Settings) -> list[Check]:
     try:
         answer = httpx.get(f"{url}/ok", timeout=2)
     except httpx.HTTPError:
-        return [Check("info", "gateway", f"none at {url}; `rtmem up` starts one")]
+        up = directory.locate(settings.server.data_dir).command("up")
+        return [Check("info", "gateway", f"none at {url}; `{up}` starts one")]
     if answer.status_code != 200:
         found = f"{url} answers with status {answer.status_code}"
         return [Check("warning", "gateway", found, "check what listens there, or choose another --port for rtmem")]

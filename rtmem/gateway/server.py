@@ -92,6 +92,9 @@ def listen(settings: Gateway) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
         listener.bind((settings.host, settings.port))
         listener.listen(2_048)
+    except OverflowError as exc:
+        listener.close()
+        raise ConfigError(f"cannot listen on port {settings.port}: choose one of 0 to 65535") from exc
     except OSError as exc:
         listener.close()
         where = f"{settings.host}:{settings.port}"

@@ -63,6 +63,7 @@ def test_a_loss_is_refused_until_it_is_accepted(log: Log, env: dict[str, str]) -
     assert refused.returncode == 1
     assert "everything would be lost" in refused.stdout
     assert "Nothing was changed" in refused.stdout
+    assert f"rtmem repair --accept-loss --data-dir {log.data_dir}" in refused.stdout
     accepted = rtmem("repair", "--accept-loss", "--data-dir", log.data_dir, env=env)
     assert accepted.returncode == 0
     assert logs.state_after_start(log.data_dir) == {}
@@ -105,4 +106,4 @@ def test_up_says_what_it_repaired_and_refuses_with_the_way_on(log: Log, env: dic
     shutil.rmtree(log.log_dir)
     refused = rtmem(*arguments, env=env)
     assert refused.returncode == 1
-    assert "rtmem repair --accept-loss" in refused.stderr
+    assert f"`rtmem repair --accept-loss --data-dir {log.data_dir}`" in refused.stderr

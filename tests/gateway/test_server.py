@@ -36,6 +36,8 @@ def test_a_taken_port_is_a_typed_error_with_the_port() -> None:
 def test_a_host_that_is_not_ours_is_a_config_error() -> None:
     with pytest.raises(ConfigError):
         listen(Gateway(host="no such host", port=0))
+    with pytest.raises(ConfigError, match="choose one of 0 to 65535"):
+        listen(Gateway(port=99_999))
 
 
 def test_an_address_of_another_machine_is_not_called_taken() -> None:
