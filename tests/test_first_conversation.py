@@ -153,7 +153,7 @@ def test_up_says_how_to_talk_to_it_and_ends_in_good_order(up: Up, tmp_path: Path
 
     second = rtmem("up", "--data-dir", up.data_dir, "--port", str(up.port), env=environment(tmp_path))
     assert second.returncode == 2
-    assert f"cannot listen on 127.0.0.1:{up.port}" in second.stderr
+    assert f"runs already, at {up.url}" in second.stderr
     assert "Traceback" not in second.stderr
 
     assert up.stop() == 0, up.output()
