@@ -27,6 +27,7 @@ LARGE_PIECE_BYTES_MIN = 64 * 1024
 LARGE_FIRST = 2**51  # numbers from here on are random; all fit the doubles that Lua counts with
 
 _BULK_BYTES_MIN = 256 * 1024
+_BULK_PIECE_BYTES = 32 * 1024
 _ELEMENTS_PER_PIECE_MAX = 64
 _FIRST_RUN = 4  # elements of the first new piece; the next ones follow from its size
 _SAMPLED_MIN = 256  # a shorter list is fingerprinted in no time
@@ -120,9 +121,9 @@ class Fresh:
         self.small: list[bytes] = []
         self.large: dict[int, bytes] = {}
 
-    def add(self, stored: bytes) -> int:
-        """Take a piece; answers its place if it is small, its number if it is large."""
-        if len(stored) < LARGE_PIECE_BYTES_MIN:
+    def add(self, stored: bytes, in_bulk: bool = False) -> int:
+        """Take a piece; answers its place if it is small, its number if it is large or one of many."""
+        if len(stored) < LARGE_PIECE_BYTES_MIN and not in_bulk:
             self.small.append(stored)
             return len(self.small) - 1
         number = self._next_large
@@ -182,24 +183,29 @@ def prints_of(elements: list[Any], encode: Encode) -> list[bytes]:
 def split(elements: list[Any], cut: Cut, encode: Encode, fresh: Fresh, piece_bytes_min: int) -> Iterator[None]:
     """Fill `cut`: pieces that are known where the contents are the same, new ones, appended to `fresh`, elsewhere.
 
-    Yields now and then, so that a long list can be worked off in slices.
+    Yields now and then, so that a long list can be worked off in slices; a short one is one slice.
     """
-    at = 0
+    at, long = 0, len(elements) > _PRINTS_PER_SLICE
     index: dict[bytes, list[tuple[list[bytes], int]]] = {}
     if cut.known.numbers and not _is_all_new(elements, cut.known, encode):
         for start in range(0, len(elements), _PRINTS_PER_SLICE):
             cut.prints += prints_of(elements[start : start + _PRINTS_PER_SLICE], encode)
-            yield
+            if long:
+                yield
         cut.kept, at = _common_start(cut.prints, cut.known)
         index = _index(cut.known, cut.kept) if at < len(elements) else {}
-    per_piece, run = _FIRST_RUN, at
+    run = at
+    per_piece, in_bulk = _FIRST_RUN, False
     while at < len(elements):
         found = _find(index, cut.prints, at) if index else None
         if run < at and (found or at - run >= per_piece):
-            stored_bytes = _store(elements, run, at, cut, encode, fresh)
-            per_piece = _elements_per_piece(stored_bytes / (at - run), len(elements) - at, piece_bytes_min)
+            stored_bytes = _store(elements, run, at, cut, encode, fresh, in_bulk)
+            element_bytes = stored_bytes / (at - run)
+            in_bulk = element_bytes * (len(elements) - at) >= _BULK_BYTES_MIN
+            per_piece = _elements_per_piece(element_bytes, in_bulk, piece_bytes_min)
             run = at
-            yield
+            if long:
+                yield
         if found:
             size, which = found
             cut.tail.append(Piece(size, known=which))
@@ -207,28 +213,29 @@ def split(elements: list[Any], cut: Cut, encode: Encode, fresh: Fresh, piece_byt
         else:
             at += 1
     if run < at:
-        _store(elements, run, at, cut, encode, fresh)
+        _store(elements, run, at, cut, encode, fresh, in_bulk)
 
 
-def _store(elements: list[Any], start: int, stop: int, cut: Cut, encode: Encode, fresh: Fresh) -> int:
+def _store(elements: list[Any], start: int, stop: int, cut: Cut, encode: Encode, fresh: Fresh, in_bulk: bool) -> int:
     """Encode a run as a new piece; answers its size in bytes."""
     run = elements[start:stop]
     stored = encode(run)
-    # Fingerprinted here, in the same slice: another task may have changed an element since it was looked up, and
-    # print and bytes must be of one moment.
-    cut.prints[start:stop] = prints_of(run, encode)
-    cut.tail.append(Piece(stop - start, fresh=fresh.add(stored)))
+    if len(cut.prints) < stop or len(elements) > _PRINTS_PER_SLICE:
+        # Fingerprinted here, in the same slice: another task may have changed an element since it was looked up, and
+        # print and bytes must be of one moment. (A short list has just been fingerprinted in this very slice.)
+        cut.prints[start:stop] = prints_of(run, encode)
+    cut.tail.append(Piece(stop - start, fresh=fresh.add(stored, in_bulk)))
     return len(stored)
 
 
-def _elements_per_piece(element_bytes: float, elements_left: int, piece_bytes_min: int) -> int:
+def _elements_per_piece(element_bytes: float, in_bulk: bool, piece_bytes_min: int) -> int:
     """How many elements the next new piece should have.
 
-    Much that arrives at once (a thread that is imported, a state that is copied) is cut into large pieces: what goes
-    through Lua costs 2 ms per MB at the server, and a later change of one element stores 64 KB anew, not 1 MB.
+    Much that arrives at once (a thread that is imported, a state that is copied) is cut into pieces of about 32 KB
+    that do not go through Lua. Not larger: a piece is decoded in one slice, and 32 KB of messages take a millisecond.
     """
-    if element_bytes * elements_left >= _BULK_BYTES_MIN:
-        return max(1, int(1.1 * LARGE_PIECE_BYTES_MIN / element_bytes))
+    if in_bulk:
+        return max(1, int(_BULK_PIECE_BYTES / element_bytes))
     return max(1, min(_ELEMENTS_PER_PIECE_MAX, int(piece_bytes_min / element_bytes)))
 
 
