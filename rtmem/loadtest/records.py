@@ -43,6 +43,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     ratio_low: float | None = None  # first and third quartile of the same: how far to trust it
     ratio_high: float | None = None
     operations_per_s: float | None = None
+    throughput_ratio: float | None = None  # median over rounds of operations per s / that of the baseline in the round
     client_cpu_us: float | None = None  # this process, all threads, per operation
     client_cpu_ratio: float | None = None  # to the baseline's; steadier than times where others use the machine too
     server_cpu_us: float | None = None  # the server's processes, per operation; None if there is none to see
@@ -61,7 +62,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str
     concurrency: int
     rounds: int
-    operations: int  # of each contender in each round
+    operations: int  # of each contender in each round; the most it could be, where a turn ended by time
     rows: list[Measured]
     note: str = ""
     fact: str = ""  # the fact that a picture shows, where there is no latency to show

@@ -159,6 +159,61 @@ async def test_concurrency_is_the_number_of_operations_in_flight(
     assert sorted(given) == list(range(operations))
 
 
+async def test_a_turn_that_ends_by_time_counts_whatever_was_done_in_it() -> None:
+    clock = Clock()
+    contenders = [Contender("floor", clock.taking(2)), Contender("slow", clock.taking(300))]
+    plan = Plan("x", baseline="floor", rounds=3, operations=10_000, warmup=0, turn_s=0.999)
+
+    found = await measure(plan, contenders, clock=clock)
+
+    floor, slow = found.row("floor"), found.row("slow")
+    assert floor is not None
+    assert slow is not None
+    assert floor.latency is not None
+    assert slow.latency is not None
+    # The fourth of the slow one begins at 0.9 s and is waited for, so it counts, with the time that it took.
+    assert (floor.latency.count, slow.latency.count) == (3 * 500, 3 * 4)
+    assert slow.operations_per_s == pytest.approx(1000 / 300)
+    assert slow.throughput_ratio == pytest.approx(2 / 300)
+    assert floor.throughput_ratio == 1
+
+
+async def test_a_turn_that_ends_by_time_begins_when_everybody_is_in_step() -> None:
+    clock = Clock()
+    given: list[int] = []
+
+    async def operation(number: int) -> None:
+        given.append(number)
+        # The first of a turn are answered at once, as by a server that was idle.
+        clock.now_s += 0.001 if number < 2 else 1
+
+    plan = Plan("x", baseline="a", rounds=1, operations=4, warmup=0, concurrency=2, turn_s=9)
+
+    found = await measure(plan, [Contender("a", operation)], clock=clock)
+
+    (row,) = found.rows
+    assert row.latency is not None
+    assert (row.latency.count, row.latency.p50_us) == (4, pytest.approx(1e6))
+    assert sorted(given) == list(range(6))
+
+
+async def test_what_is_done_between_turns_is_not_timed() -> None:
+    clock = Clock()
+    tidied = 0
+
+    def tidy() -> None:
+        nonlocal tidied
+        tidied += 1
+        clock.now_s += 50
+
+    contenders = [Contender("a", clock.taking(1)), Contender("b", clock.taking(1))]
+
+    found = await measure(Plan("x", baseline="a", rounds=3, between_turns=tidy), contenders, clock=clock)
+
+    assert tidied == 3 * 2
+    assert [row.operations_per_s for row in found.rows] == pytest.approx([1000, 1000])
+
+
 async def test_a_failing_operation_is_counted_and_not_timed() -> None:
     clock = Clock()
 
