@@ -30,7 +30,7 @@ from langgraph.stream import StreamChannel, StreamTransformer
 from langgraph.stream.run_stream import AsyncGraphRunStream
 from langgraph.types import Command
 
-from rtmem.errors import RtmemError
+from rtmem.errors import NotDurableError, RtmemError, ServerError
 from rtmem.records import TurnEvent
 
 _logger: Final = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ def _failed_of_itself(error: Exception, graph_name: str, config: RunnableConfig)
         described,
         exc_info=None if ours else error,
     )
-    return failed(graph_name, described, resumable=isinstance(error, RtmemError) and error.retryable)
+    return failed(graph_name, described, resumable=can_be_resumed(error))
 
 
 def _place(error: Exception) -> str:
@@ -157,12 +157,17 @@ def failed(graph_name: str, error: str, *, resumable: bool) -> TurnEvent:
     """The end of a run that failed.
 
     Args:
-        resumable: it did not fail of itself (its process died, Redis is away, the gateway shuts down): a run without
-            input goes on after its last stored step.
+        resumable: it did not fail of itself (its process died, Redis is away or full, the gateway shuts down): a run
+            without input goes on after its last stored step.
     """
     told = _lifecycle("failed", graph_name)
     told.data.update(error=error, resumable=resumable)
     return told
+
+
+def can_be_resumed(error: Exception) -> bool:
+    """Whether this error is none of the run itself: Redis could not do something, or the time was wrong for it."""
+    return isinstance(error, ServerError | NotDurableError) or (isinstance(error, RtmemError) and error.retryable)
 
 
 def _lifecycle(event: str, graph_name: str, *, checkpoint_id: str = "") -> TurnEvent:

@@ -1,19 +1,28 @@
-"""Brings back an embedded Redis that died under a gateway. One that was stopped on purpose stays stopped."""
+"""Brings back an embedded Redis that died under a gateway, and its log after its disk failed.
+
+One that was stopped on purpose stays stopped.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from types import TracebackType
 from typing import Final, Self
 
 from rtmem.cli import screen
-from rtmem.errors import RtmemError
-from rtmem.server import embedded
+from rtmem.errors import DataDirectoryError, RtmemError
+from rtmem.server import address, diagnosis, directory, embedded
 from rtmem.server.embedded import Embedded
+from rtmem.server.recovery import Recovery
 from rtmem.settings import Server
 
 LOOK_INTERVAL_S: Final = 0.5
-RETRY_INTERVAL_S: Final = 10.0  # after a start that failed
+RETRY_INTERVAL_S_MAX: Final = 5.0
+"""Between two starts, after several that did not last; also how long one has to last to be called a success. Under
+`durable` a server on a broken disk dies again at its first write."""
+
+_ANSWER_TIMEOUT_S: Final = 2.0
 
 
 class Supervisor:
@@ -22,30 +31,60 @@ class Supervisor:
     def __init__(self, settings: Server, share: Embedded) -> None:
         self._settings = settings
         self._share = share
+        self._layout = directory.locate(str(share.data_dir))
+        self._recovery = Recovery(share.data_dir)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="redis-supervisor", daemon=True)
 
     def _watch(self) -> None:
-        interval_s = LOOK_INTERVAL_S
-        while not self._ended.wait(interval_s):
-            interval_s = LOOK_INTERVAL_S
-            if embedded.running_url(self._settings) is not None:
-                continue
+        pause_s = 0.0
+        while True:
+            lived_s = self._look_after_it()
+            if self._ended.is_set():
+                return
             # Redis removes its pid file when it is told to end, and leaves it when it is killed.
-            if not (self._share.data_dir / "redis.pid").exists():
+            if not self._layout.pid.exists():
                 screen.note("(embedded Redis was stopped; end this with Ctrl-C and start it again)")
                 return
-            try:
-                again = embedded.start(self._settings)
-            except RtmemError as exc:
-                screen.error(exc)
-                interval_s = RETRY_INTERVAL_S
-                continue
-            self._share.release()
-            self._share = again
-            screen.note("(embedded Redis had died and was started again)")
-            for sentence in again.report:
-                screen.note(f"({sentence})")
+            lasted = lived_s > RETRY_INTERVAL_S_MAX
+            pause_s = 0.0 if lasted else min(max(2 * pause_s, LOOK_INTERVAL_S), RETRY_INTERVAL_S_MAX)
+            if self._ended.wait(pause_s):
+                return
+            self._start_again()
+
+    def _look_after_it(self) -> float:
+        """Returns when it has died, or when this ends: how long it lived, in seconds."""
+        began_s = time.monotonic()
+        with address.client(self._layout, _ANSWER_TIMEOUT_S) as client:
+            while self._lives():
+                if told := self._recovery.look(client):
+                    screen.note(f"({told})")
+                if self._ended.wait(LOOK_INTERVAL_S):
+                    break
+        return time.monotonic() - began_s
+
+    def _lives(self) -> bool:
+        try:
+            return embedded.running_url(self._settings) is not None
+        except DataDirectoryError:
+            return True  # nobody can tell: the disk may have become read-only. Nothing could be started on it either.
+
+    def _start_again(self) -> None:
+        cause = diagnosis.cause_of_death(self._layout.log)
+        if cause.kind == "disk":
+            self._recovery.owe()
+        try:
+            again = embedded.start(self._settings)
+        except RtmemError as exc:
+            screen.error(exc)
+            screen.note("(embedded Redis has died; it is tried again)")
+            return
+        self._share.release()
+        self._share = again
+        why = "" if cause.kind == "unknown" else f": {cause.meaning}"
+        screen.note(f"(embedded Redis had died and was started again{why})")
+        for sentence in again.report:
+            screen.note(f"({sentence})")
 
     def __enter__(self) -> Self:
         self._thread.start()

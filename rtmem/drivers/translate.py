@@ -29,7 +29,11 @@ _BY_CODE: dict[str, tuple[type[RtmemError], str]] = {
     "NOPERM": (errors.PermissionDeniedError, "grant it: `ACL SETUSER <user> ~rtmem:* +@all -@dangerous +info`"),
     "READONLY": (errors.ReadOnlyReplicaError, "write to the master; use redis+sentinel:// to follow failovers"),
     "OOM": (errors.ServerFullError, "nothing was written: raise maxmemory, prune threads or set a TTL"),
-    "MISCONF": (errors.PersistenceError, "nothing was written: free or repair the disk of its data directory"),
+    "MISCONF": (
+        errors.PersistenceError,
+        "nothing was written: free or repair the disk of its data directory; if writes are still refused then, "
+        "`redis-cli BGREWRITEAOF` (`rtmem up` and `rtmem serve` do it for their own Redis)",
+    ),
     "NOREPLICAS": (errors.PersistenceError, "too few replicas are in sync for min-replicas-to-write: check them"),
     "BUSY": (errors.ServerUnavailableError, "a script is running at the server: try again"),
     "RTMEM_LAYOUT": (errors.NewerLayoutError, "upgrade rtmem on this machine"),

@@ -274,7 +274,9 @@ class Runs:
             error = _first(group)
             if not run.accepted.is_set():
                 run.error = error
-            end = turn.failed(run.assistant_id, f"{type(error).__name__}: {error}", resumable=error.retryable)
+            end = turn.failed(
+                run.assistant_id, f"{type(error).__name__}: {error}", resumable=turn.can_be_resumed(error)
+            )
         except* Exception as group:
             _logger.exception("run %s of thread %r: a fault in the gateway", run.id, thread.thread_id)
             told = f"{type(_first(group)).__name__}: a fault in the gateway, see its log"

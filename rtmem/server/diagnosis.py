@@ -12,7 +12,7 @@ _TAIL_BYTES_MAX: Final = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`kind` is for programs: port, directory, aof, modules, config, memory, crash, unknown."""
+    """`kind` is for programs: port, directory, disk, aof, modules, config, memory, crash, unknown."""
 
     kind: str
     meaning: str
@@ -47,6 +47,14 @@ _KNOWN: Final = (
             "aof",
             "the log in appendonlydir is damaged, as after a power cut on ext4",
             "run `rtmem repair` and read its report",
+        ),
+    ),
+    (
+        ("AOF fsync policy is 'always'",),
+        Diagnosis(
+            "disk",
+            "its disk refused the log; under appendfsync always it ends before it acknowledges what is not on disk",
+            "free the disk, or look at it (`dmesg`), then start it again",
         ),
     ),
     (
@@ -101,6 +109,11 @@ def diagnose(log: str) -> Diagnosis:
         if any(needle in log for needle in needles):
             return diagnosis
     return _UNKNOWN
+
+
+def cause_of_death(path: Path) -> Diagnosis:
+    """Why a server that had been ready has ended, by the log at `path`; unknown after kill -9."""
+    return diagnose(log_since(path, 0).rpartition("Ready to accept connections")[2])
 
 
 def log_since(path: Path, offset: int) -> str:

@@ -57,6 +57,7 @@ class ServerFacts:
     fsync_pauses_on_rewrite: bool | None = None
     snapshots: bool | None = None
     aof_write_ok: bool | None = None
+    aof_rewrite_ok: bool | None = None
     snapshot_ok: bool | None = None
     eviction: str | None = None
     maxmemory_bytes: int | None = None
@@ -140,6 +141,7 @@ def _read_info(fields: Mapping[str, str]) -> ServerFacts:
         modules=_info_modules(fields.get("module", "")),
         aof=_flag(fields.get("aof_enabled"), yes="1"),
         aof_write_ok=_flag(fields.get("aof_last_write_status"), yes="ok"),
+        aof_rewrite_ok=_flag(fields.get("aof_last_bgrewrite_status"), yes="ok"),
         snapshot_ok=_flag(fields.get("rdb_last_bgsave_status"), yes="ok"),
         eviction=fields.get("maxmemory_policy"),
         maxmemory_bytes=_number(fields.get("maxmemory")),

@@ -189,8 +189,15 @@ def _failure_findings(facts: ServerFacts) -> Iterator[Finding]:
         yield Finding(
             "error",
             "the last write of the AOF failed",
-            "writes are refused (MISCONF)",
-            "repair the disk, BGREWRITEAOF",
+            "writes are refused (MISCONF), and after a failed fsync still when the disk works again",
+            "free or repair the disk, then `redis-cli BGREWRITEAOF` (`rtmem up` and `rtmem serve` do it for their own)",
+        )
+    if facts.aof_rewrite_ok is False:
+        yield Finding(
+            "warning",
+            "the last rewrite of the AOF failed",
+            "the log only grows, and a start reads all of it",
+            "look at the server's log and at its disk, then `redis-cli BGREWRITEAOF`",
         )
     if facts.snapshot_ok is False:
         yield Finding("warning", "the last snapshot failed", "writes may be refused (MISCONF)", "free the disk, BGSAVE")

@@ -7,6 +7,7 @@ import signal
 
 import anyio
 import pytest
+import redis
 from websockets.exceptions import ConnectionClosed
 
 from rtmem.settings import Redis
@@ -66,6 +67,35 @@ async def test_a_run_fails_typed_and_the_thread_goes_on_when_redis_is_back(
             messages = (await client.ask("state.get"))["result"]["values"]["messages"]
             assert [message["type"] for message in messages] == ["human", "ai", "human", "ai"]
             assert text_in(client.events).startswith("You said hello 200")
+
+
+async def test_a_full_redis_fails_a_run_that_can_be_resumed_when_there_is_room(
+    serve_gateway: ServeGateway, redis_server: ServerFactory
+) -> None:
+    server = redis_server(modules=False)
+    async with serve_gateway(url=server.url) as served, raw_client(served.ws_url) as client:
+        await client.subscribe()
+        await client.start("slow", "hello 200")
+        await receive_tokens(client, 5)
+        with redis.Redis.from_url(server.url) as admin:
+            admin.config_set("maxmemory", 1)
+            end = await client.until_end(within_s=30)
+            assert end["event"] == "failed"
+            assert "ServerFullError" in end["error"]
+            assert "raise maxmemory" in end["error"]
+            assert end["resumable"] is True
+            refused = await client.ask("run.start", assistant_id="chat", input=None)
+            assert refused["type"] == "error"
+            assert refused["meta"]["error_type"] == "ServerFullError"
+            read = (await client.ask("state.get"))["result"]["values"]["messages"]
+            assert [message["type"] for message in read] == ["human"]
+            admin.config_set("maxmemory", 0)
+        client.forget()
+        await client.ask("run.start", assistant_id="chat", input=None)
+        # The end that Redis could not take comes first, and is in the log before the new run.
+        assert (await client.until_end(within_s=30))["event"] == "completed"
+        messages = (await client.ask("state.get"))["result"]["values"]["messages"]
+        assert [message["type"] for message in messages] == ["human", "ai"]
 
 
 async def test_ok_is_answered_without_redis(serve_gateway: ServeGateway, redis_server: ServerFactory) -> None:

@@ -23,6 +23,7 @@ def test_nothing_known_is_said_plainly() -> None:
         ),
         (ServerFacts(product="redis", version=(7, 0), redis_version=(7, 0)), "info", "Redis 7.0 has no WAITAOF"),
         (ServerFacts(aof_write_ok=False), "error", "the last write of the AOF failed"),
+        (ServerFacts(aof_rewrite_ok=False), "warning", "the last rewrite of the AOF failed"),
         (ServerFacts(snapshot_ok=False), "warning", "the last snapshot failed"),
         (ServerFacts(modules={"search": 1}), "info", "no JSON module"),
         (ServerFacts(denied={"HELLO": "denied"}), "info", "HELLO is denied to this user"),
