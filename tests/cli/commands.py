@@ -68,12 +68,12 @@ class Up:
         self._cwd = cwd
         self.process: subprocess.Popen[str] | None = None
 
-    def start(self) -> None:
-        """Start it and wait until it answers."""
+    def start(self, **variables: str) -> None:
+        """Start it, with these environment variables on top, and wait until it answers."""
         with (self.data_dir.parent / "up.log").open("a") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "rtmem", *map(str, self._command)],
-                env=self._env,
+                env={**self._env, **variables},
                 cwd=self._cwd,
                 stdout=log,
                 stderr=subprocess.STDOUT,
