@@ -16,9 +16,11 @@ from rich.console import Console
 
 from loadtest.crash.lab import Lab, Scenario, laboratory
 from loadtest.crash.outcome import Outcome, Report, Verdict
+from loadtest.crash.prices import measure_prices
 from loadtest.crash.scenarios import SCENARIOS, always_promised
 from loadtest.crash.summary import show
-from rtmem.loadtest import versions_of
+from loadtest.crash.table import markdown, rich_table, sheets, write_picture
+from rtmem.loadtest import describe_machine, versions_of
 from rtmem.loadtest.console import progress_bar
 
 CUTS = 104
@@ -31,9 +33,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     names = ", ".join(one.name for one in SCENARIOS)
     parser.add_argument("--cuts", type=int, default=0, help=f"crashes per promise ({CUTS}; --quick: {CUTS_QUICK})")
     parser.add_argument("--quick", action="store_true", help="few crashes of each kind: shows that the lab works")
-    parser.add_argument("--only", default="", help=f"scenarios whose name contains one of these, by comma: {names}")
+    parser.add_argument("--only", default="", help=f"only what has one of these in its name, by comma: {names}, prices")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="all decisions of the run")
-    parser.add_argument("--out", type=Path, default=Path("results"), help="where crash.json goes")
+    parser.add_argument("--out", type=Path, default=Path("results"), help="where crash.json, .md and .png go")
+    parser.add_argument(
+        "--with",
+        dest="earlier",
+        type=Path,
+        metavar="JSON",
+        help="a crash.json: what this run leaves out is taken from it",
+    )
 
 
 def main(given: argparse.Namespace) -> int:
@@ -42,18 +51,42 @@ def main(given: argparse.Namespace) -> int:
     console = Console(width=None if sys.stdout.isatty() else 180)
     signal.signal(signal.SIGTERM, _interrupt)  # volumes are unmounted on the way out
     report = anyio.run(_run, given, console)
+    if given.earlier is not None:
+        report = joined(report, msgspec.json.decode(given.earlier.read_bytes(), type=Report))
     show(report, console)
-    given.out.mkdir(parents=True, exist_ok=True)
-    path = given.out / "crash.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
-    console.print(f"written: {path}")
-    return 0 if report.verdicts and all(one.kept for one in report.verdicts) else 1
+    for sheet in sheets(report.outcomes, report.prices):
+        console.print(rich_table(sheet))
+    for path in write(report, given.out):
+        console.print(f"written: {path}")
+    return 0 if (report.verdicts or report.prices) and all(one.kept for one in report.verdicts) else 1
+
+
+def joined(report: Report, earlier: Report) -> Report:
+    """`report`, and from `earlier` the scenarios, verdicts and prices that it has not."""
+    scenarios = {one.scenario for one in report.outcomes}
+    verdicts = {one.what for one in report.verdicts}
+    return msgspec.structs.replace(
+        report,
+        outcomes=[*report.outcomes, *(one for one in earlier.outcomes if one.scenario not in scenarios)],
+        verdicts=[*report.verdicts, *(one for one in earlier.verdicts if one.what not in verdicts)],
+        prices=report.prices or earlier.prices,
+    )
+
+
+def write(report: Report, folder: Path) -> list[Path]:
+    """crash.json with everything, crash.md with the table of promises as README.md shows it, crash.png."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data, text, picture = (folder / f"crash.{kind}" for kind in ("json", "md", "png"))
+    data.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+    text.write_text(markdown(sheets(report.outcomes, report.prices)), "utf-8")
+    write_picture(report, picture)
+    return [data, text, picture]
 
 
 async def _run(given: argparse.Namespace, console: Console) -> Report:
     started, begin = datetime.now(UTC), time.monotonic()
     console.print(f"seed {given.seed} (repeat with --seed {given.seed})")
-    wanted = [one for one in SCENARIOS if any(part in one.name for part in given.only.split(","))]
+    wanted = [one for one in SCENARIOS if _wanted(given, one.name)]
     cuts = given.cuts or (CUTS_QUICK if given.quick else CUTS)
     outcomes: list[Outcome] = []
     verdicts: list[Verdict] = []
@@ -62,6 +95,7 @@ async def _run(given: argparse.Namespace, console: Console) -> Report:
             found, judged = await run_scenario(lab, scenario)
             outcomes += found
             verdicts += judged
+        prices = await measure_prices(bar, seed=given.seed, quick=given.quick) if _wanted(given, "prices") else None
     if outcomes:
         verdicts += always_promised(outcomes)
     return Report(
@@ -71,8 +105,14 @@ async def _run(given: argparse.Namespace, console: Console) -> Report:
         versions=versions_of(PACKAGES),
         outcomes=outcomes,
         verdicts=verdicts,
+        prices=prices,
+        machine=describe_machine(),
         not_covered=lab.not_covered,
     )
+
+
+def _wanted(given: argparse.Namespace, name: str) -> bool:
+    return any(part in name for part in given.only.split(","))
 
 
 async def run_scenario(lab: Lab, scenario: Scenario) -> tuple[list[Outcome], list[Verdict]]:

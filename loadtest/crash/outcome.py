@@ -6,6 +6,9 @@ from typing import Literal
 
 import msgspec
 
+from loadtest.crash.prices import Prices
+from rtmem.loadtest import Machine
+
 Start = Literal["unattended", "repaired", "accept-loss", "failed"]
 """How the server came back: by itself on a whole log; by itself after a repair; after `repair --accept-loss` where it
 had refused; or not at all."""
@@ -23,6 +26,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     scenario: str
     profile: str
     seed: str  # what repeats its decisions: `--seed` and the names below
+    crash: str = ""  # what happened, where scenarios differ only in how it is looked at: they share a row of the table
     ack: str = "memory"
     volume: str = ""  # ext4, xfs, shim; empty where no disk takes part
     rewrite: bool = False  # BGREWRITEAOF shortly before
@@ -59,6 +63,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     outcomes: list[Outcome]
     verdicts: list[Verdict]
+    prices: Prices | None = None
+    machine: Machine | None = None
     not_covered: list[str] = []
 
 

@@ -132,6 +132,7 @@ async def _come_back(lab: Lab, cell: Cell, number: int, disk: Volume, cut: _Cut,
     acked = cut.ledger.until(cut.moment_s)
     known = Outcome(
         scenario=cell.scenario,
+        crash="power cut",
         profile=cell.profile,
         ack=cell.ack,
         volume=cell.volume,
