@@ -101,7 +101,7 @@ class Draft:
         cut = Cut(old.image if old and old.image else ListImage())
         mark = len(self.fresh.small)
         # A copy of the list: between two slices another task may append to it.
-        yield from split_list(value.copy(), cut, self._serde.dumps, self.fresh, self._settings.piece_bytes_min)
+        yield from split_list(value.copy(), cut, self._serde, self.fresh, self._settings.piece_bytes_min)
         alone = len(cut.tail) == 1 and not cut.kept and len(self.fresh.small) > mark
         if alone and len(self.fresh.small[-1]) <= self._settings.inline_bytes_max:
             stored = self.fresh.small.pop()

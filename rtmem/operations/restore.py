@@ -10,11 +10,12 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointTuple, writes_sort_k
 from rtmem.errors import CorruptRecordError
 from rtmem.operations.clones import UncopyableError, clone
 from rtmem.operations.drafts import decode_version
+from rtmem.operations.fingerprints import prints_of
 from rtmem.operations.functions import call
 from rtmem.operations.heads import Channel, Head
 from rtmem.operations.places import Place, config_of, decode_id, split_member
 from rtmem.operations.serde import Serde
-from rtmem.operations.sharing import ListImage, numbers_of, prints_of
+from rtmem.operations.sharing import ListImage, numbers_of
 from rtmem.steps import Batch, Steps
 
 _DECODE_PER_SLICE_BYTES = 16 * 1024  # about half a millisecond of messages

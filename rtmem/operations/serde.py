@@ -12,8 +12,10 @@ from typing import Any
 import ormsgpack
 import zstandard
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from rtmem.errors import CorruptRecordError
+from rtmem.operations.fingerprints import pack_messages, prints_of
 
 _LETTERS = {"msgpack": b"m", "null": b"n", "bytes": b"b", "bytearray": b"a", "json": b"j", "pickle": b"p"}
 _TYPES = {letter[0]: name for name, letter in _LETTERS.items()}
@@ -26,16 +28,27 @@ _LEVEL = 1
 class Serde:
     """A LangGraph serialiser with rtmem's framing and compression."""
 
-    __slots__ = ("_compress_min", "_dumps_typed", "_loads_typed")
+    __slots__ = ("_compress_min", "_dumps_typed", "_is_json_plus", "_loads_typed")
 
     def __init__(self, serializer: SerializerProtocol, compress_bytes_min: int) -> None:
         self._dumps_typed = serializer.dumps_typed
         self._loads_typed = serializer.loads_typed
+        self._is_json_plus = type(serializer) is JsonPlusSerializer  # a subclass may encode otherwise
         self._compress_min = compress_bytes_min
 
     def dumps(self, value: Any) -> bytes:
         """`value` as stored bytes. Raises what the serialiser raises for a value it cannot encode."""
-        kind, data = self._dumps_typed(value)
+        return self._frame(*self._dumps_typed(value))
+
+    def dumps_run(self, run: list[Any]) -> tuple[bytes, list[bytes]]:
+        """Neighbours in a list as stored bytes, and the fingerprint of each; both of one moment."""
+        packed = pack_messages(run) if self._is_json_plus else None
+        if packed is None:
+            return self.dumps(run), prints_of(run, self.dumps)
+        data, prints = packed
+        return self._frame("msgpack", data), prints
+
+    def _frame(self, kind: str, data: bytes) -> bytes:
         letter = _LETTERS.get(kind)
         if letter is None:
             name = kind.encode()

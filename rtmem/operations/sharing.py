@@ -11,17 +11,13 @@ reordering, editing and mutating an old message in place are all seen.
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any
 
-import ormsgpack
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from pydantic import BaseModel
-from xxhash import xxh3_128_digest
+from rtmem.operations.fingerprints import prints_of
+from rtmem.operations.serde import Serde
 
 LARGE_PIECE_BYTES_MIN = 64 * 1024
 LARGE_FIRST = 2**51  # numbers from here on are random; all fit the doubles that Lua counts with
@@ -33,58 +29,6 @@ _FIRST_RUN = 4  # elements of the first new piece; the next ones follow from its
 _SAMPLED_MIN = 256  # a shorter list is fingerprinted in no time
 _PRINTS_PER_SLICE = 256
 _PLAIN = frozenset({int, float, bool, type(None)})
-_PRINTABLE = _PLAIN | {str, dict, list}
-
-# Everything that msgpack would make look like something else goes to `default`, which raises.
-_EXACT = (
-    ormsgpack.OPT_PASSTHROUGH_DATACLASS
-    | ormsgpack.OPT_PASSTHROUGH_DATETIME
-    | ormsgpack.OPT_PASSTHROUGH_ENUM
-    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
-    | ormsgpack.OPT_PASSTHROUGH_TUPLE
-    | ormsgpack.OPT_PASSTHROUGH_UUID
-)
-
-
-# Models without private attributes, whose whole state is in __dict__ and __pydantic_extra__.
-_PLAIN_MODELS = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
-
-
-def _refuse(value: object) -> Any:
-    raise TypeError
-
-
-class _Seeds(dict[type, int]):
-    # One secret seed per class and process: equal contents of two classes differ, and nobody outside can craft two
-    # contents that collide.
-    def __missing__(self, cls: type) -> int:
-        seed = self[cls] = int.from_bytes(os.urandom(8), "little")
-        return seed
-
-
-_seeds = _Seeds()
-
-
-def fingerprint(value: Any) -> bytes | None:
-    """16 bytes that differ whenever what would be stored differs; None for a value that has to be encoded to know."""
-    cls = type(value)
-    try:
-        if isinstance(value, BaseModel):
-            state: Any = value.__dict__
-            if value.__pydantic_extra__ or value.__pydantic_private__:
-                state = [state, value.__pydantic_extra__, value.__pydantic_private__]
-        elif cls in _PRINTABLE:
-            state = value
-        else:
-            return None
-        return xxh3_128_digest(ormsgpack.packb(state, _refuse, _EXACT), _seeds[cls])
-    except (TypeError, ormsgpack.MsgpackEncodeError):
-        return None  # a tuple, a datetime, an object, a lone surrogate somewhere inside
-
-
-def digest(stored: bytes) -> bytes:
-    """Identity of encoded bytes, for values without fingerprint."""
-    return blake2b(stored, digest_size=16).digest()
 
 
 def is_shareable(value: object) -> bool:
@@ -160,36 +104,16 @@ class Cut:
     tail: list[Piece] = field(default_factory=list)
 
 
-Encode = Callable[[list[Any]], bytes]
-
-
-def prints_of(elements: list[Any], encode: Encode) -> list[bytes]:
-    """The fingerprints of a list's elements; by encoding those that have none."""
-    # A message a time is what this is about: 0.7 us each, a third less than by way of fingerprint() alone.
-    prints: list[bytes] = []
-    add, pack, hashed, seeds = prints.append, ormsgpack.packb, xxh3_128_digest, _seeds
-    for element in elements:
-        cls = type(element)
-        if cls in _PLAIN_MODELS and not element.__pydantic_extra__:
-            try:
-                add(hashed(pack(element.__dict__, _refuse, _EXACT), seeds[cls]))
-                continue
-            except (TypeError, ormsgpack.MsgpackEncodeError):
-                pass
-        add(fingerprint(element) or digest(encode([element])))
-    return prints
-
-
-def split(elements: list[Any], cut: Cut, encode: Encode, fresh: Fresh, piece_bytes_min: int) -> Iterator[None]:
+def split(elements: list[Any], cut: Cut, serde: Serde, fresh: Fresh, piece_bytes_min: int) -> Iterator[None]:
     """Fill `cut`: pieces that are known where the contents are the same, new ones, appended to `fresh`, elsewhere.
 
     Yields now and then, so that a long list can be worked off in slices; a short one is one slice.
     """
     at, long = 0, len(elements) > _PRINTS_PER_SLICE
     index: dict[bytes, list[tuple[list[bytes], int]]] = {}
-    if cut.known.numbers and not _is_all_new(elements, cut.known, encode):
+    if cut.known.numbers and not _is_all_new(elements, cut.known, serde):
         for start in range(0, len(elements), _PRINTS_PER_SLICE):
-            cut.prints += prints_of(elements[start : start + _PRINTS_PER_SLICE], encode)
+            cut.prints += prints_of(elements[start : start + _PRINTS_PER_SLICE], serde.dumps)
             if long:
                 yield
         cut.kept, at = _common_start(cut.prints, cut.known)
@@ -199,7 +123,7 @@ def split(elements: list[Any], cut: Cut, encode: Encode, fresh: Fresh, piece_byt
     while at < len(elements):
         found = _find(index, cut.prints, at) if index else None
         if run < at and (found or at - run >= per_piece):
-            stored_bytes = _store(elements, run, at, cut, encode, fresh, in_bulk)
+            stored_bytes = _store(elements, run, at, cut, serde, fresh, in_bulk)
             element_bytes = stored_bytes / (at - run)
             in_bulk = element_bytes * (len(elements) - at) >= _BULK_BYTES_MIN
             per_piece = _elements_per_piece(element_bytes, in_bulk, piece_bytes_min)
@@ -213,17 +137,14 @@ def split(elements: list[Any], cut: Cut, encode: Encode, fresh: Fresh, piece_byt
         else:
             at += 1
     if run < at:
-        _store(elements, run, at, cut, encode, fresh, in_bulk)
+        _store(elements, run, at, cut, serde, fresh, in_bulk)
 
 
-def _store(elements: list[Any], start: int, stop: int, cut: Cut, encode: Encode, fresh: Fresh, in_bulk: bool) -> int:
+def _store(elements: list[Any], start: int, stop: int, cut: Cut, serde: Serde, fresh: Fresh, in_bulk: bool) -> int:
     """Encode a run as a new piece; answers its size in bytes."""
-    run = elements[start:stop]
-    stored = encode(run)
-    if len(cut.prints) < stop or len(elements) > _PRINTS_PER_SLICE:
-        # Fingerprinted here, in the same slice: another task may have changed an element since it was looked up, and
-        # print and bytes must be of one moment. (A short list has just been fingerprinted in this very slice.)
-        cut.prints[start:stop] = prints_of(run, encode)
+    # Fingerprinted here, in the same slice: another task may have changed an element since it was looked up, and print
+    # and bytes must be of one moment.
+    stored, cut.prints[start:stop] = serde.dumps_run(elements[start:stop])
     cut.tail.append(Piece(stop - start, fresh=fresh.add(stored, in_bulk)))
     return len(stored)
 
@@ -239,7 +160,7 @@ def _elements_per_piece(element_bytes: float, in_bulk: bool, piece_bytes_min: in
     return max(1, min(_ELEMENTS_PER_PIECE_MAX, int(piece_bytes_min / element_bytes)))
 
 
-def _is_all_new(elements: list[Any], known: ListImage, encode: Encode) -> bool:
+def _is_all_new(elements: list[Any], known: ListImage, serde: Serde) -> bool:
     """Whether nothing of a sample of a long list is stored, so that looking for old pieces is in vain.
 
     Begin, end and every so-many-th element in between: a list that was appended to, trimmed, edited or summarised has
@@ -248,7 +169,7 @@ def _is_all_new(elements: list[Any], known: ListImage, encode: Encode) -> bool:
     if len(elements) < _SAMPLED_MIN:
         return False
     sample = elements[:8] + elements[8 : -8 : len(elements) // 48] + elements[-8:]
-    return set(prints_of(sample, encode)).isdisjoint(known.prints)
+    return set(prints_of(sample, serde.dumps)).isdisjoint(known.prints)
 
 
 def _common_start(prints: list[bytes], known: ListImage) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
+from rtmem.operations.fingerprints import fingerprint
 from rtmem.operations.serde import Serde
 from rtmem.operations.sharing import (
     LARGE_FIRST,
@@ -22,7 +23,6 @@ from rtmem.operations.sharing import (
     Cut,
     Fresh,
     ListImage,
-    fingerprint,
     image_of,
     is_shareable,
     numbers_of,
@@ -46,7 +46,7 @@ class Store:
 
     def put(self, elements: list[Any], piece_bytes_min: int = 300) -> None:
         cut, fresh = Cut(self.image), Fresh()
-        for _ in split(elements, cut, SERDE.dumps, fresh, piece_bytes_min):
+        for _ in split(elements, cut, SERDE, fresh, piece_bytes_min):
             pass
         text = ranges_text(cut)
         first = self.next
@@ -194,7 +194,7 @@ def test_a_list_that_is_changed_between_two_slices_is_stored_as_of_its_own_momen
     store.put(messages)
     messages[500].content = "new"
     cut, fresh = Cut(store.image), Fresh()
-    slices = split(messages, cut, SERDE.dumps, fresh, 300)
+    slices = split(messages, cut, SERDE, fresh, 300)
     next(slices)
     messages[500].content = "newer"
     messages[10].content = "after its slice"

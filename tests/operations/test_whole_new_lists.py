@@ -4,35 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
-import ormsgpack
 import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from rtmem.operations import sharing
-from rtmem.operations.sharing import Cut, Fresh, ListImage, prints_of, split
+from rtmem.operations import serde, sharing
+from rtmem.operations.fingerprints import prints_of
+from rtmem.operations.serde import Serde
+from rtmem.operations.sharing import Cut, Fresh, ListImage, split
 
 COUNT = 1_000
 
 
-def encode(elements: list[Any]) -> bytes:
-    return ormsgpack.packb(elements)
+SERDE = Serde(JsonPlusSerializer(), 0)
 
 
 def stored(elements: list[str]) -> ListImage:
     """`elements` as they would be remembered: one piece for each."""
-    return ListImage(prints_of(elements, encode), [1] * len(elements), list(range(len(elements))))
+    return ListImage(prints_of(elements, SERDE.dumps), [1] * len(elements), list(range(len(elements))))
 
 
 def pieces_of(cut: Cut, fresh: Fresh, old: list[str]) -> list[str]:
     """What a reader would put together from the pieces of `cut`."""
     found = old[: sum(cut.known.sizes[: cut.kept])]
     for piece in cut.tail:
-        found += [old[piece.known]] if piece.known >= 0 else ormsgpack.unpackb(fresh.stored(piece.fresh))
+        found += [old[piece.known]] if piece.known >= 0 else SERDE.loads(fresh.stored(piece.fresh))
     return found
 
 
 def cut_of(elements: list[str], old: list[str]) -> tuple[Cut, Fresh]:
     cut, fresh = Cut(stored(old)), Fresh()
-    for _ in split(elements, cut, encode, fresh, 1_024):
+    for _ in split(elements, cut, SERDE, fresh, 1_024):
         pass
     return cut, fresh
 
@@ -46,7 +47,8 @@ def test_a_whole_new_list_is_fingerprinted_once_and_shares_nothing(monkeypatch: 
         counts.append(len(elements))
         return prints_of(elements, encoder)
 
-    monkeypatch.setattr(sharing, "prints_of", counting)
+    for module in (sharing, serde):
+        monkeypatch.setattr(module, "prints_of", counting)
 
     cut, fresh = cut_of(new, old)
 
@@ -56,7 +58,7 @@ def test_a_whole_new_list_is_fingerprinted_once_and_shares_nothing(monkeypatch: 
     assert cut.kept == 0
     assert all(piece.known < 0 for piece in cut.tail)
     assert pieces_of(cut, fresh, old) == new
-    assert cut.prints == prints_of(new, encode)
+    assert cut.prints == prints_of(new, SERDE.dumps)
 
 
 def test_one_old_element_anywhere_in_a_new_list_is_read_back_right() -> None:
@@ -69,7 +71,7 @@ def test_one_old_element_anywhere_in_a_new_list_is_read_back_right() -> None:
         cut, fresh = cut_of(new, old)
 
         assert pieces_of(cut, fresh, old) == new
-        assert cut.prints == prints_of(new, encode)
+        assert cut.prints == prints_of(new, SERDE.dumps)
 
 
 @pytest.mark.parametrize(
