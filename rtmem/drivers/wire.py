@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import hiredis
@@ -16,6 +16,8 @@ NOTHING = object()
 
 _MULTI = hiredis.pack_command(("MULTI",))
 _EXEC = hiredis.pack_command(("EXEC",))
+_EMPTY = b"$0\r\n\r\n"
+_LARGE_BYTES_MIN = 16 * 1024
 
 
 class ErrorReply(Exception):
@@ -38,13 +40,25 @@ def new_reader() -> Any:
 def pack(batch: Batch) -> bytes:
     """The bytes of `batch`, with MULTI and EXEC around them if it is atomic."""
     commands: Any = batch.commands
-    if len(commands) == 1 and not batch.atomic:
+    if len(commands) == 1 and not batch.atomic and not _ends_large(commands[0]):
         alone: bytes = hiredis.pack_command(commands[0])
         return alone
-    packed = [hiredis.pack_command(command) for command in commands]
+    packed: list[bytes] = [_MULTI] if batch.atomic else []
+    for command in commands:
+        if _ends_large(command):
+            # hiredis copies a value of 1 MB several times (0.2 ms); the join below copies it once (0.05 ms).
+            start = hiredis.pack_command((*command[:-1], b""))
+            packed += (start[: -len(_EMPTY)], b"$%d\r\n" % len(command[-1]), command[-1], b"\r\n")
+        else:
+            packed.append(hiredis.pack_command(command))
     if batch.atomic:
-        packed = [_MULTI, *packed, _EXEC]
+        packed.append(_EXEC)
     return b"".join(packed)
+
+
+def _ends_large(command: Sequence[Any]) -> bool:
+    last = command[-1]
+    return type(last) is bytes and len(last) >= _LARGE_BYTES_MIN
 
 
 def replies_expected(batch: Batch) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import hiredis
 import pytest
 
 from rtmem.drivers import wire
@@ -28,6 +29,18 @@ def test_a_batch_is_its_commands_one_after_the_other() -> None:
     assert wire.pack(Batch((("PING",), ("PING",)), atomic=True)) == (
         b"*1\r\n$5\r\nMULTI\r\n" + two + b"*1\r\n$4\r\nEXEC\r\n"
     )
+
+
+@pytest.mark.parametrize("size", [0, 16 * 1024 - 1, 16 * 1024, 1_000_000])
+@pytest.mark.parametrize("atomic", [False, True])
+@pytest.mark.parametrize("kind", [bytes, memoryview])
+def test_a_large_value_is_packed_like_a_small_one(size: int, atomic: bool, kind: type) -> None:
+    commands = (("HSET", "key", 1, kind(b"\xff" * size)), ("PING",))
+    packed = b"".join(hiredis.pack_command(command) for command in (("HSET", "key", 1, b"\xff" * size), ("PING",)))
+    if atomic:
+        packed = b"*1\r\n$5\r\nMULTI\r\n" + packed + b"*1\r\n$4\r\nEXEC\r\n"
+    assert wire.pack(Batch(commands, atomic=atomic)) == packed
+    assert wire.pack(Batch(commands[:1])) == packed[15 * atomic :].removesuffix(b"*1\r\n$4\r\nEXEC\r\n" * atomic)[:-14]
 
 
 def test_as_many_replies_are_expected_as_redis_sends() -> None:
