@@ -15,7 +15,8 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from rtmem.errors import CorruptRecordError
-from rtmem.operations.fingerprints import pack_messages, prints_of
+from rtmem.operations.fingerprints import prints_of
+from rtmem.operations.messages import pack_messages, unpacker
 
 _LETTERS = {"msgpack": b"m", "null": b"n", "bytes": b"b", "bytearray": b"a", "json": b"j", "pickle": b"p"}
 _TYPES = {letter[0]: name for name, letter in _LETTERS.items()}
@@ -28,12 +29,14 @@ _LEVEL = 1
 class Serde:
     """A LangGraph serialiser with rtmem's framing and compression."""
 
-    __slots__ = ("_compress_min", "_dumps_typed", "_is_json_plus", "_loads_typed")
+    __slots__ = ("_compress_min", "_dumps_typed", "_loads_typed", "_unpack")
 
     def __init__(self, serializer: SerializerProtocol, compress_bytes_min: int) -> None:
         self._dumps_typed = serializer.dumps_typed
         self._loads_typed = serializer.loads_typed
-        self._is_json_plus = type(serializer) is JsonPlusSerializer  # a subclass may encode otherwise
+        # What a subclass writes and reads is its own affair.
+        is_json_plus = type(serializer) is JsonPlusSerializer
+        self._unpack = unpacker(serializer.loads_typed) if is_json_plus else None
         self._compress_min = compress_bytes_min
 
     def dumps(self, value: Any) -> bytes:
@@ -42,7 +45,7 @@ class Serde:
 
     def dumps_run(self, run: list[Any]) -> tuple[bytes, list[bytes]]:
         """Neighbours in a list as stored bytes, and the fingerprint of each; both of one moment."""
-        packed = pack_messages(run) if self._is_json_plus else None
+        packed = pack_messages(run) if self._unpack is not None else None
         if packed is None:
             return self.dumps(run), prints_of(run, self.dumps)
         data, prints = packed
@@ -70,6 +73,8 @@ class Serde:
         kind = _TYPES.get(stored[0]) if stored else None
         if kind is not None:
             try:
+                if kind == "msgpack" and self._unpack is not None:
+                    return self._unpack(stored[1:])
                 return self._loads_typed((kind, stored[1:]))
             except ormsgpack.MsgpackDecodeError as exc:
                 raise CorruptRecordError(f"a stored value of {len(stored)} bytes does not decode: {exc}") from exc

@@ -43,7 +43,7 @@ SHARED_MOVES = {
     *("pointers", "retrieval", "vector_index", "functions", "text_query", "lexical_guard"),
     *("drafts", "restore", "heads", "places", "sharing"),
 }
-SHAPES = {"serde", "fingerprints", "replies", "expiry", "clones"}
+SHAPES = {"serde", "fingerprints", "messages", "replies", "expiry", "clones"}
 
 IO_LIBRARIES = {"redis", "socket", "asyncio", "anyio", "subprocess", "selectors", "httpx", "websockets"}
 # Folders that must not reach for these: who asks never acts, and who translates never speaks to Redis itself.
