@@ -7,9 +7,11 @@ be one more in `Fleet.writers`.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import anyio
@@ -25,6 +27,7 @@ from rtmem.settings import Ack
 Writer: TypeAlias = Callable[[Ledger, threading.Event], Coroutine[Any, Any, None]]
 
 TASK_ID: Final = "task"
+_QUIET_PAUSE_S: Final = 0.01
 # Nothing is tried again: what did not return is not acknowledged. The deadline only bounds the end of a run.
 _CONNECTION: Final = {"deadline_ms": 10_000, "retries_max": 0}
 
@@ -37,13 +40,16 @@ class Crew:
     asynchronous_shallow: int = 6
     synchronous: int = 3
     synchronous_shallow: int = 2
+    quiet: bool = False  # small states, and a pause after each call
 
     def times(self, factor: int) -> Crew:
-        return Crew(
-            self.asynchronous * factor,
-            self.asynchronous_shallow * factor,
-            self.synchronous * factor,
-            self.synchronous_shallow * factor,
+        """A crew that is larger by a factor."""
+        return replace(
+            self,
+            asynchronous=self.asynchronous * factor,
+            asynchronous_shallow=self.asynchronous_shallow * factor,
+            synchronous=self.synchronous * factor,
+            synchronous_shallow=self.synchronous_shallow * factor,
         )
 
 
@@ -87,15 +93,18 @@ async def _crew(stack: AsyncExitStack, url: str, ack: Ack, seed: str, crew: Crew
     blocking = stack.enter_context(ExitStack())
     sync_full = blocking.enter_context(RedisSaver(url, **options))
     sync_shallow = blocking.enter_context(ShallowRedisSaver(url, **options))
+    thread = partial(Thread, seed=seed, small=crew.quiet)
+    shallow_thread = partial(thread, shallow=True)
+    pause_s = _QUIET_PAUSE_S if crew.quiet else 0.0
     return [
-        *(_asynchronous(full, Thread(f"async-{n}", seed)) for n in range(crew.asynchronous)),
+        *(_asynchronous(full, thread(f"async-{n}"), pause_s) for n in range(crew.asynchronous)),
         *(
-            _asynchronous(shallow, Thread(f"async-shallow-{n}", seed, shallow=True))
+            _asynchronous(shallow, shallow_thread(f"async-shallow-{n}"), pause_s)
             for n in range(crew.asynchronous_shallow)
         ),
-        *(_synchronous(sync_full, Thread(f"sync-{n}", seed)) for n in range(crew.synchronous)),
+        *(_synchronous(sync_full, thread(f"sync-{n}"), pause_s) for n in range(crew.synchronous)),
         *(
-            _synchronous(sync_shallow, Thread(f"sync-shallow-{n}", seed, shallow=True))
+            _synchronous(sync_shallow, shallow_thread(f"sync-shallow-{n}"), pause_s)
             for n in range(crew.synchronous_shallow)
         ),
     ]
@@ -118,7 +127,7 @@ def writes_of(number: int) -> list[tuple[str, Any]]:
     return [("text", f"write-{number}")]
 
 
-def _asynchronous(saver: AsyncRedisSaver, thread: Thread) -> Writer:
+def _asynchronous(saver: AsyncRedisSaver, thread: Thread, pause_s: float) -> Writer:
     async def write(ledger: Ledger, over: threading.Event) -> None:
         config, number = config_of(thread), 0
         try:
@@ -127,15 +136,17 @@ def _asynchronous(saver: AsyncRedisSaver, thread: Thread) -> Writer:
                 checkpoint = checkpoint_of(thread, number)
                 config = await saver.aput(config, checkpoint, {"step": number}, checkpoint["channel_versions"])
                 ledger.add("put", thread, checkpoint["id"], number)
+                await anyio.sleep(pause_s)
                 await saver.aput_writes(config, writes_of(number), TASK_ID)
                 ledger.add("put_writes", thread, checkpoint["id"], number)
+                await anyio.sleep(pause_s)
         except RtmemError as exc:
             ledger.refused.append(f"{type(exc).__name__}: {exc}")
 
     return write
 
 
-def _synchronous(saver: RedisSaver, thread: Thread) -> Writer:
+def _synchronous(saver: RedisSaver, thread: Thread, pause_s: float) -> Writer:
     def write(ledger: Ledger, over: threading.Event) -> None:
         config, number = config_of(thread), 0
         try:
@@ -144,8 +155,10 @@ def _synchronous(saver: RedisSaver, thread: Thread) -> Writer:
                 checkpoint = checkpoint_of(thread, number)
                 config = saver.put(config, checkpoint, {"step": number}, checkpoint["channel_versions"])
                 ledger.add("put", thread, checkpoint["id"], number)
+                time.sleep(pause_s)
                 saver.put_writes(config, writes_of(number), TASK_ID)
                 ledger.add("put_writes", thread, checkpoint["id"], number)
+                time.sleep(pause_s)
         except RtmemError as exc:
             ledger.refused.append(f"{type(exc).__name__}: {exc}")
 
