@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -24,10 +24,13 @@ from rtmem.checkpoint import AsyncRedisSaver, AsyncShallowRedisSaver, RedisSaver
 from rtmem.errors import RtmemError
 from rtmem.settings import Ack
 
+T = TypeVar("T")
+
 Writer: TypeAlias = Callable[[Ledger, threading.Event], Coroutine[Any, Any, None]]
 
 TASK_ID: Final = "task"
 _QUIET_PAUSE_S: Final = 0.01
+_CLOSE_TIMEOUT_S: Final = 10.0
 # Nothing is tried again: what did not return is not acknowledged. The deadline only bounds the end of a run.
 _CONNECTION: Final = {"deadline_ms": 10_000, "retries_max": 0}
 
@@ -108,6 +111,17 @@ async def _crew(stack: AsyncExitStack, url: str, ack: Ack, seed: str, crew: Crew
             for n in range(crew.synchronous_shallow)
         ),
     ]
+
+
+@asynccontextmanager
+async def undisturbed(context: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+    """`context`, which a fleet that is called off leaves in peace: else its sockets would stay open."""
+    entered = await context.__aenter__()
+    try:
+        yield entered
+    finally:
+        with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
+            await context.__aexit__(None, None, None)
 
 
 def config_of(thread: Thread) -> RunnableConfig:

@@ -5,6 +5,7 @@ The process is forked from one that has imported everything already, or each cra
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -16,7 +17,7 @@ from typing import Any, Final
 import msgspec
 from langgraph_sdk import get_client
 
-from loadtest.crash.fleet import Writer
+from loadtest.crash.fleet import Writer, undisturbed
 from loadtest.crash.ledger import Ledger, Thread
 from rtmem.settings import Ack, Agent, Checkpoint, Gateway, Redis, Settings
 
@@ -71,7 +72,12 @@ def _serve(encoded: bytes, started: Connection) -> None:
             saver = AsyncRedisSaver(driver=driver, settings=settings.checkpoint)
             yield create_app({_ASSISTANT: demo.graph(saver)}, driver, saver, settings)
 
-    run(app, settings, on_started=started.send)
+    def tell(url: str) -> None:
+        started.send(url)
+        # From here on it is told of a dying Redis, at length; its clients hear the same.
+        logging.disable(logging.CRITICAL)
+
+    run(app, settings, on_started=tell)
 
 
 @contextmanager
@@ -96,13 +102,12 @@ def talkers(url: str, promised: Ack, *, seed: str, count: int) -> list[Writer]:
 def _talker(url: str, promised: Ack, thread: Thread) -> Writer:
     async def talk(ledger: Ledger, over: threading.Event) -> None:
         number = 0
-        async with get_client(url=url, api_key=_TOKEN) as client:
+        async with undisturbed(get_client(url=url, api_key=_TOKEN)) as client:
             while not over.is_set():
                 number += 1
                 said = {"messages": [{"role": "user", "content": f"what is {number} + {number}?"}]}
-                async with client.threads.stream(
-                    thread.name, assistant_id=_ASSISTANT, transport="websocket"
-                ) as conversation:
+                stream = client.threads.stream(thread.name, assistant_id=_ASSISTANT, transport="websocket")
+                async with undisturbed(stream) as conversation:
                     events = conversation.subscribe(["lifecycle"], namespaces=[[]], depth=0)
                     await conversation.run.start(input=said)
                     end = await _end_of_run(events)

@@ -10,7 +10,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from loadtest.crash.fleet import Writer
+from loadtest.crash.fleet import Writer, undisturbed
 from loadtest.crash.ledger import Ledger
 
 _PARTS: Final = ("piece", "record", "index", "head")
@@ -23,7 +23,7 @@ def group_writers(url: str, *, count: int, multi: bool) -> list[Writer]:
 
 def _writer(url: str, name: int, *, multi: bool) -> Writer:
     async def write(ledger: Ledger, over: threading.Event) -> None:
-        async with redis.asyncio.Redis.from_url(url, retry=Retry(NoBackoff(), 0)) as client:
+        async with undisturbed(redis.asyncio.Redis.from_url(url, retry=Retry(NoBackoff(), 0))) as client:
             number = 0
             try:
                 while not over.is_set():

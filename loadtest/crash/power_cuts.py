@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from loadtest.crash.gateway import gateway, talkers
 from loadtest.crash.groups import group_writers, torn_groups
 from loadtest.crash.lab import Lab
 from loadtest.crash.ledger import Ledger, window_ms
-from loadtest.crash.outcome import Outcome
+from loadtest.crash.outcome import NotCovered, Outcome
 from loadtest.crash.victim import restart, settings_of
 from loadtest.crash.volumes import Killable, Volume, volume
 from rtmem.errors import RtmemError
@@ -68,9 +69,20 @@ async def run(lab: Lab, plan: Sequence[Cell]) -> list[Outcome]:
         with lab.covering():
             for number in range(cell.cuts):
                 lab.bar.describe(f"{cell.name} {number + 1}/{cell.cuts}")
-                outcomes.append(await cut_once(lab, cell, number))
+                outcomes.append(await _cut_or_failure(lab, cell, number))
                 lab.bar.step()
     return outcomes
+
+
+async def _cut_or_failure(lab: Lab, cell: Cell, number: int) -> Outcome:
+    """One cut; if the lab itself breaks on the way, hours of others are not thrown away, and the run has failed."""
+    try:
+        return await cut_once(lab, cell, number)
+    except NotCovered:
+        raise
+    except Exception as exc:  # noqa: BLE001 - told as a fault, which no run is allowed to have
+        what = "".join(traceback.format_exception(exc))
+        return msgspec.structs.replace(_known(lab, cell, number), start="failed", faults=(what,))
 
 
 async def cut_once(lab: Lab, cell: Cell, number: int) -> Outcome:
@@ -98,7 +110,7 @@ class _Cut:
 async def _let_it_happen(lab: Lab, cell: Cell, number: int, disk: Volume) -> _Cut:
     chance, seed = lab.chance(cell.name, number), lab.label(cell.name, number)
     run_s = chance.uniform(*cell.run_s)
-    rewrite_after_s = run_s - chance.uniform(0.0, _REWRITE_BEFORE_S)
+    rewrite_after_s = max(0.0, run_s - chance.uniform(0.0, _REWRITE_BEFORE_S))
     with ExitStack() as stack:
         victim = await anyio.to_thread.run_sync(lab.serve, cell.profile, disk.folder, disk.environment)
         stack.callback(victim.kill)
@@ -130,15 +142,8 @@ async def _let_it_happen(lab: Lab, cell: Cell, number: int, disk: Volume) -> _Cu
 
 async def _come_back(lab: Lab, cell: Cell, number: int, disk: Volume, cut: _Cut, raw: str) -> Outcome:
     acked = cut.ledger.until(cut.moment_s)
-    known = Outcome(
-        scenario=cell.scenario,
-        crash="power cut",
-        profile=cell.profile,
-        ack=cell.ack,
-        volume=cell.volume,
-        rewrite=cell.rewrite,
-        side_fsync=cell.side_fsync,
-        seed=lab.label(cell.name, number),
+    known = msgspec.structs.replace(
+        _known(lab, cell, number),
         acked=len(acked),
         turns=sum(one.verb == "turn" for one in acked),
         longest_fsync_ms=round(cut.longest_fsync_ms, 1),
@@ -164,6 +169,20 @@ async def _come_back(lab: Lab, cell: Cell, number: int, disk: Volume, cut: _Cut,
         faults=tuple(checked.faults),
         torn=torn,
         note="; ".join(sentence for sentence in back.report if "repaired" in sentence or "lost" in sentence),
+    )
+
+
+def _known(lab: Lab, cell: Cell, number: int) -> Outcome:
+    """What is certain of an outcome before anything happens."""
+    return Outcome(
+        scenario=cell.scenario,
+        crash="power cut",
+        profile=cell.profile,
+        ack=cell.ack,
+        volume=cell.volume,
+        rewrite=cell.rewrite,
+        side_fsync=cell.side_fsync,
+        seed=lab.label(cell.name, number),
     )
 
 
