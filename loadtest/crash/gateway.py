@@ -110,7 +110,7 @@ def _talker(url: str, promised: Ack, thread: Thread) -> Writer:
                 async with undisturbed(stream) as conversation:
                     events = conversation.subscribe(["lifecycle"], namespaces=[[]], depth=0)
                     await conversation.run.start(input=said)
-                    end = await _end_of_run(events)
+                    end = await end_of_run(events)
                 if end.get("event") != "completed":
                     ledger.refused.append(f"turn {number} of {thread.name}: {end}")
                     return
@@ -129,7 +129,8 @@ def _talker(url: str, promised: Ack, thread: Thread) -> Writer:
     return until_it_breaks
 
 
-async def _end_of_run(events: AsyncIterator[Any]) -> dict[str, Any]:
+async def end_of_run(events: AsyncIterator[Any]) -> dict[str, Any]:
+    """The lifecycle event of the root that ends a run; empty where the events end before."""
     async for event in events:
         params = event["params"]
         if event["method"] == "lifecycle" and not params.get("namespace"):

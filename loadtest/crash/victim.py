@@ -92,14 +92,20 @@ class Restarted:
         self.server.release()
 
 
-def restart(profile: Profile, data_dir: Path, *, maxmemory_bytes: int = MAXMEMORY_BYTES) -> Restarted:
+def restart(
+    profile: Profile, data_dir: Path, *, maxmemory_bytes: int = MAXMEMORY_BYTES, modules: bool = False
+) -> Restarted:
     """What a user does after a crash: start it; where that is refused, agree to what the report says is lost.
+
+    Args:
+        modules: load them, for data that was written with them.
 
     Raises:
         RtmemError: it does not start even then.
     """
     settings = settings_of(profile, data_dir, maxmemory_bytes)
-    program = Binaries(binaries.find().server, ())
+    found = binaries.find()
+    program = found if modules else Binaries(found.server, ())
     began_s = time.monotonic()
     try:
         server = embedded.start(settings, program=program)

@@ -131,7 +131,8 @@ class Wire(asyncio.Protocol):
                 call.future.set_exception(
                     _with_cause(
                         ServerUnavailableError(
-                            f"the connection to Redis at {self.where} {what}; a write may have happened",
+                            f"the connection to Redis at {self.where} {what}; a write may have "
+                            "happened: send it again when Redis answers (what savers write may be sent twice)",
                             where=self.where,
                             sent=True,
                             closed=closed,

@@ -182,7 +182,8 @@ class _Wire:
             ) from exc
         except (OSError, wire.ProtocolError) as exc:
             raise ServerUnavailableError(
-                f"the connection to Redis at {self.where} broke ({exc}); a write may have happened",
+                f"the connection to Redis at {self.where} broke ({exc}); a write may have happened: send it again when "
+                "Redis answers (what savers write may be sent twice)",
                 where=self.where,
                 sent=True,
             ) from exc

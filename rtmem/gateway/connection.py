@@ -66,6 +66,7 @@ class Connection:
         self._outbox = Outbox(frames_max=settings.outbox_frames_max, bytes_max=settings.outbox_bytes_max)
         self._close_timeout_s = settings.close_timeout_ms / 1_000
         self._close: tuple[int, str] | None = None
+        self._gone = False  # the client takes nothing any more, no close frame either
         self._stall_timeout_s = settings.stall_timeout_ms / 1_000
         self._tasks: TaskGroup
 
@@ -79,7 +80,7 @@ class Connection:
                 tasks.cancel_scope.cancel()
         finally:
             self._thread.listeners.discard(self)
-        if self._close is not None:
+        if self._close is not None and not self._gone:
             code, reason = self._close
             with anyio.move_on_after(self._close_timeout_s):
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})
@@ -114,7 +115,7 @@ class Connection:
             self._end(*(self._close or (1000, "")))
         except (OSError, WebSocketDisconnect):
             # The client has gone: the reader learns it too, and ends the connection.
-            return
+            self._gone = True
 
     async def _read(self) -> None:
         while True:

@@ -14,8 +14,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from loadtest.crash.faults import Disk
 from tests.cli.commands import Up, environment
-from tests.crash.faults import Disk, build
+from tests.crash.faults import build
 
 PATIENCE_S = 60
 

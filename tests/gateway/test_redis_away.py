@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
 import anyio
 import pytest
 import redis
+from starlette.websockets import WebSocketDisconnect
 from websockets.exceptions import ConnectionClosed
 
 from rtmem.settings import Redis
@@ -96,6 +98,30 @@ async def test_a_full_redis_fails_a_run_that_can_be_resumed_when_there_is_room(
         assert (await client.until_end(within_s=30))["event"] == "completed"
         messages = (await client.ask("state.get"))["result"]["values"]["messages"]
         assert [message["type"] for message in messages] == ["human", "ai"]
+
+
+async def test_a_client_that_has_gone_gets_no_close_frame(
+    serve_gateway: ServeGateway, redis_server: ServerFactory
+) -> None:
+    server = redis_server(modules=False)
+    async with serve_gateway(url=server.url, redis_settings=QUICK) as served:
+        os.kill(server.pid, signal.SIGKILL)
+        subscribe = '{"id": 1, "method": "subscription.subscribe", "params": {"channels": ["values"]}}'
+        frames = [{"type": "websocket.receive", "text": subscribe}, {"type": "websocket.disconnect", "code": 1006}]
+        tried: list[str] = []
+
+        async def receive() -> dict[str, Any]:
+            while len(frames) == 1 and not tried:
+                await anyio.sleep(0.005)
+            return frames.pop(0)
+
+        async def send(message: dict[str, Any]) -> None:
+            tried.append(message["type"])
+            raise WebSocketDisconnect(1006)
+
+        gateway = served.gateway
+        await gateway.connect(gateway.threads.get("alice", "t"), receive, send).serve()
+        assert "websocket.close" not in tried
 
 
 async def test_ok_is_answered_without_redis(serve_gateway: ServeGateway, redis_server: ServerFactory) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from loadtest.crash.faults import Disk
 from rtmem.server import embedded
 from rtmem.server.recovery import PAUSE_S_MIN, SEEN_AT_LEAST_S, Recovery
 from tests.conftest import kill_server
-from tests.crash.faults import Disk, build
+from tests.crash.faults import build
 from tests.server.processes import client, eventually, settings
 
 
