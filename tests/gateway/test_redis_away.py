@@ -109,14 +109,16 @@ async def test_a_client_that_has_gone_gets_no_close_frame(
         subscribe = '{"id": 1, "method": "subscription.subscribe", "params": {"channels": ["values"]}}'
         frames = [{"type": "websocket.receive", "text": subscribe}, {"type": "websocket.disconnect", "code": 1006}]
         tried: list[str] = []
+        sent = anyio.Event()
 
         async def receive() -> dict[str, Any]:
-            while len(frames) == 1 and not tried:
-                await anyio.sleep(0.005)
+            if len(frames) == 1:
+                await sent.wait()
             return frames.pop(0)
 
         async def send(message: dict[str, Any]) -> None:
             tried.append(message["type"])
+            sent.set()
             raise WebSocketDisconnect(1006)
 
         gateway = served.gateway
