@@ -126,9 +126,6 @@ class _State(TypedDict, total=False):
 async def _resume(driver: AsyncDriver, thread: Thread, checked: Checked) -> None:
     """A graph goes on from the latest checkpoint, with its state, and its own checkpoints are stored."""
     saver = _saver(driver, thread)
-    before = await saver.aget_tuple(config_of(thread))
-    if before is None:
-        return
     seen: list[Any] = []
 
     def visit(state: _State) -> _State:
@@ -141,6 +138,9 @@ async def _resume(driver: AsyncDriver, thread: Thread, checked: Checked) -> None
     builder.add_edge("visit", END)
     config: RunnableConfig = config_of(thread)
     try:
+        before = await saver.aget_tuple(config)
+        if before is None:
+            return
         await builder.compile(checkpointer=saver).ainvoke({"visited": 0}, config)
         after = await saver.aget_tuple(config)
     except Exception as exc:  # noqa: BLE001 - see below

@@ -60,8 +60,12 @@ class Ledger:
 
     async def begun(self, timeout_s: float = 60.0) -> None:
         """Return once something was acknowledged: a run begins here, however long connecting took."""
+        await self.reaches(1, timeout_s)
+
+    async def reaches(self, count: int, timeout_s: float = 60.0) -> None:
+        """Return once so many calls were acknowledged."""
         with anyio.fail_after(timeout_s):
-            while not self.acked:  # noqa: ASYNC110 - other threads add too, and an anyio.Event is not for them
+            while len(self.acked) < count:  # noqa: ASYNC110 - other threads add too, and an anyio.Event is not for them
                 await anyio.sleep(0.005)
 
     def until(self, moment_s: float) -> list[Acked]:

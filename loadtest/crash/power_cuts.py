@@ -54,11 +54,19 @@ class Cell:
     groups: int = 0  # raw writers of groups
     multi: bool = True  # they write each group at once
     ask_raw_redis: bool = False  # what does it make of the files by itself?
+    sector_lost: bool = False  # and a piece in the middle of the log is gone when the power is back
 
     @property
     def name(self) -> str:
         around = [word for word, on in (("rewrite", self.rewrite), ("side fsync", self.side_fsync)) if on]
         return " ".join((self.scenario, self.volume, *around))
+
+    @property
+    def crash(self) -> str:
+        """What happened, for the table of promises: nothing was promised for a bad sector, nor to raw writers."""
+        if self.groups:
+            return "power cut, raw writers"
+        return "power cut, then a sector lost" if self.sector_lost else "power cut"
 
 
 async def run(lab: Lab, plan: Sequence[Cell]) -> list[Outcome]:
@@ -66,11 +74,15 @@ async def run(lab: Lab, plan: Sequence[Cell]) -> list[Outcome]:
     lab.bar.announce(sum(cell.cuts for cell in plan))
     outcomes: list[Outcome] = []
     for cell in plan:
+        mine: list[Outcome] = []
         with lab.covering():
             for number in range(cell.cuts):
                 lab.bar.describe(f"{cell.name} {number + 1}/{cell.cuts}")
-                outcomes.append(await _cut_or_failure(lab, cell, number))
+                mine.append(await _cut_or_failure(lab, cell, number))
                 lab.bar.step()
+            acked, lost = sum(one.acked for one in mine), sum(one.lost for one in mine)
+            lab.say(f"{cell.name}: {len(mine)} cuts, {lost:,} lost of {acked:,}")
+        outcomes += mine
     return outcomes
 
 
@@ -91,6 +103,8 @@ async def cut_once(lab: Lab, cell: Cell, number: int) -> Outcome:
     try:
         with volume(cell.volume, folder) as disk:
             cut = await _let_it_happen(lab, cell, number, disk)
+            if cell.sector_lost:
+                lose_a_sector(disk.folder)
             raw = await anyio.to_thread.run_sync(_raw_start, disk.folder, folder) if cell.ask_raw_redis else ""
             with _stopped_at_the_end(cell.profile, disk.folder):
                 return await _come_back(lab, cell, number, disk, cut, raw)
@@ -176,7 +190,7 @@ def _known(lab: Lab, cell: Cell, number: int) -> Outcome:
     """What is certain of an outcome before anything happens."""
     return Outcome(
         scenario=cell.scenario,
-        crash="power cut",
+        crash=cell.crash,
         profile=cell.profile,
         ack=cell.ack,
         volume=cell.volume,
@@ -193,6 +207,16 @@ def _stopped_at_the_end(profile: Profile, data_dir: Path) -> Iterator[None]:
         yield
     finally:
         embedded.stop(settings_of(profile, data_dir))
+
+
+def lose_a_sector(data_dir: Path) -> None:
+    """Put zeros over the beginning of a command in the middle of the log: no power cut does this, a bad disk may."""
+    path = max((data_dir / "appendonlydir").glob("*.incr.aof"), key=lambda path: path.stat().st_size)
+    data = path.read_bytes()
+    command = data.index(b"\r\n*", len(data) // 2) + 2
+    with path.open("r+b") as file:
+        file.seek(command)
+        file.write(bytes(64))
 
 
 def _raw_start(data_dir: Path, folder: Path) -> str:

@@ -54,6 +54,11 @@ def tail_damage(lab: Lab) -> list[Cell]:
     return [cell]
 
 
+def sector_lost(lab: Lab) -> list[Cell]:
+    cell = partial(Cell, scenario="sector lost", profile="durable", sector_lost=True, ask_raw_redis=True)
+    return [cell(volume=kind, cuts=max(1, lab.cuts // 25)) for kind in MADE_FOR_DISKS]
+
+
 def relaxed(lab: Lab) -> list[Cell]:
     cell = partial(Cell, scenario="relaxed (control)", profile="relaxed", cuts=max(1, lab.cuts // 35))
     return [cell(volume=kind) for kind in (*MADE_FOR_DISKS, "shim")]
@@ -133,6 +138,20 @@ def started_unattended(outcomes: Sequence[Outcome]) -> list[Verdict]:
     ]
 
 
+def refused_and_resolved(outcomes: Sequence[Outcome]) -> list[Verdict]:
+    """Whole commands behind a damage are given up by nobody but their owner, and then what is kept is whole."""
+    agreed = sum(1 for one in outcomes if one.start == "accept-loss")
+    raw = sum(1 for one in outcomes if one.raw_start == "starts")
+    return [
+        Verdict(
+            what="a sector in the middle of the log is lost",
+            promised="every start is refused, and `rtmem repair --accept-loss` resolves it",
+            found=f"{agreed} of {len(outcomes)}; raw Redis starts in {raw}",
+            kept=agreed == len(outcomes),
+        )
+    ]
+
+
 SCENARIOS: Final = [
     Scenario(
         "durable",
@@ -152,6 +171,12 @@ SCENARIOS: Final = [
         "balanced on ext4 with a side process: every cut starts unattended",
         lambda lab: run(lab, tail_damage(lab)),
         started_unattended,
+    ),
+    Scenario(
+        "sector lost",
+        "a damaged middle of the log: refused, and resolved by accept-loss",
+        lambda lab: run(lab, sector_lost(lab)),
+        refused_and_resolved,
     ),
     Scenario("relaxed", "control: has to lose", lambda lab: run(lab, relaxed(lab)), must_lose),
     Scenario("groups", "control: without MULTI groups have to tear", lambda lab: run(lab, groups(lab)), groups_torn),
