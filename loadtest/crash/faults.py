@@ -48,9 +48,13 @@ class Disk:
             full_at_bytes: no file of the log can grow beyond this: what still fits is written (a short write), then
                 ENOSPC; 0: there is room.
         """
-        self._control.write_text(f"{delay_ms} {fsync} {write} {int(once)} {full_at_bytes}\n")
+        # Renamed into place: the shim must not read half of it.
+        order = self._control.with_name("order")
+        order.write_text(f"{delay_ms} {fsync} {write} {int(once)} {full_at_bytes}\n")
+        order.replace(self._control)
 
     def heal(self) -> None:
+        """Everything is fast and succeeds again; an fsync that is being delayed goes on at once."""
         self.order()
 
     def fail_once(self, *, delay_ms: int = 0) -> None:

@@ -89,11 +89,11 @@ static int synced(int fd, int (*real)(int)) {
     struct stat before;
     int known = fstat(fd, &before) == 0;
     struct orders o = read_orders();
-    if (o.delay_ms) {
-        struct timespec t = {o.delay_ms / 1000, (o.delay_ms % 1000) * 1000000L};
+    for (int slept_ms = 0; slept_ms < o.delay_ms; slept_ms += 10) {
+        struct timespec t = {0, 10 * 1000000L};
         nanosleep(&t, NULL);
+        o = read_orders(); /* orders may change while the disk is slow; a healed one is slow no longer */
     }
-    o = read_orders(); /* orders may have changed while the disk was slow */
     if (o.fsync_errno) {
         if (o.once) forget_error();
         errno = o.fsync_errno;

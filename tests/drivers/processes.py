@@ -108,7 +108,7 @@ def free_port() -> int:
             return port
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     """Wait until `condition` holds; fail when it has not within `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -116,7 +116,7 @@ def eventually(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
         time.sleep(0.01)
 
 
-async def becomes(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+async def becomes(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     """Like `eventually`, while the event loop goes on."""
     with anyio.fail_after(timeout_s):
         while not condition():  # noqa: ASYNC110 - what is waited for happens in other processes

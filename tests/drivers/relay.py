@@ -99,22 +99,21 @@ class Relay:
 
     def _replies(self, server: socket.socket, client: socket.socket) -> None:
         with suppress(OSError):
-            while True:
-                if self._reply_bytes_left == 0:
-                    self._reply_bytes_left = None
-                    break
-                if not (data := server.recv(_CHUNK_BYTES)):
-                    break
+            # A reply has to come before it can be cut: a cut is asked for while nothing is under way, and a connection
+            # that broke then would be an idle one, which drivers replace without a word.
+            while data := server.recv(_CHUNK_BYTES):
                 if client in self._muted:
                     continue
+                cut = False
                 if self._reply_bytes_left is not None:
                     data = data[: self._reply_bytes_left]
                     self._reply_bytes_left -= len(data)
-                    if not data:
-                        self._reply_bytes_left = None
-                        break
+                    cut = self._reply_bytes_left == 0
                 garbage, self.garbage = self.garbage, b""
                 client.sendall(garbage + data)
+                if cut:
+                    self._reply_bytes_left = None
+                    break
         _end(client, server)
 
 

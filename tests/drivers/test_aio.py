@@ -27,7 +27,7 @@ from tests.drivers.relay import Relay
 
 pytestmark = pytest.mark.anyio
 
-BLOCK: Command = ("XREAD", "BLOCK", 20_000, "STREAMS", "stream", "0")
+BLOCK: Command = ("XREAD", "BLOCK", 60_000, "STREAMS", "stream", "0")
 
 
 @pytest.fixture(
@@ -135,7 +135,7 @@ async def test_large_values_travel_beside_each_other_on_few_connections(relay: R
 async def test_a_blocking_read_holds_up_nobody(redis_url: str, redis_client: redis.Redis) -> None:
     async with connected(redis_url) as driver:
         readers = [
-            asyncio.create_task(driver.answer(batch(BLOCK, lane="blocking", timeout_ms=30_000))) for _ in range(5)
+            asyncio.create_task(driver.answer(batch(BLOCK, lane="blocking", timeout_ms=90_000))) for _ in range(5)
         ]
         await becomes(lambda: redis_client.info("clients")["blocked_clients"] == 5)
         assert await asyncio.gather(*(driver.answer(batch(("ECHO", n))) for n in range(10)))
@@ -177,7 +177,7 @@ async def test_cancelled_after_it_is_written_means_that_all_of_it_happens(
 async def test_a_cancelled_blocking_read_frees_its_place(redis_url: str, redis_client: redis.Redis) -> None:
     async with connected(redis_url, connections_max=1) as driver:
         for _ in range(5):
-            reader = asyncio.create_task(driver.answer(batch(BLOCK, lane="blocking", timeout_ms=30_000)))
+            reader = asyncio.create_task(driver.answer(batch(BLOCK, lane="blocking", timeout_ms=90_000)))
             await becomes(lambda: redis_client.info("clients")["blocked_clients"] == 1)
             reader.cancel()
             await asyncio.wait([reader])
@@ -201,12 +201,14 @@ async def test_cancelling_while_connecting_leaks_no_connection(spawn: Spawn) -> 
 
 
 async def test_a_caller_in_a_hurry_does_not_break_what_others_have_under_way(spawn: Spawn) -> None:
-    server = spawn("enable-debug-command yes").wait_until_answering()
-    async with connected(server.url) as driver:
-        slow = asyncio.create_task(driver.answer(batch(("DEBUG", "SLEEP", 0.3), ("INCR", "n"), idempotent=False)))
+    server = spawn().wait_until_answering()
+    async with connected(server.url, deadline_ms=60_000) as driver:
+        server.freeze()
+        slow = asyncio.create_task(driver.answer(batch(("INCR", "n"), idempotent=False)))
         with pytest.raises(DeadlineExceededError):
             await driver.answer(batch(("ECHO", "hurry"), timeout_ms=30))
-        assert await slow == [b"OK", 1]
+        server.thaw()
+        assert await slow == [1]
         assert await driver.answer(batch(("ECHO", "in step"))) == [b"in step"]
 
 
@@ -226,7 +228,7 @@ async def test_a_deadline_says_whether_anything_was_sent(spawn: Spawn) -> None:
 
 async def test_a_full_socket_gathers_batches_until_it_drains(spawn: Spawn) -> None:
     server = spawn().wait_until_answering()
-    async with connected(server.url, deadline_ms=30_000) as driver:
+    async with connected(server.url, deadline_ms=60_000) as driver:
         counting = CountingTransport(driver)
         server.freeze()
         tasks = []
@@ -318,9 +320,9 @@ async def test_two_event_loops_at_a_time_are_refused(redis_url: str) -> None:
 async def test_closing_tells_those_who_wait_and_opens_nothing_again(redis_url: str, redis_client: redis.Redis) -> None:
     driver = await AsyncDriver.connect(redis_url)
     waiting = [
-        asyncio.create_task(driver.answer(batch(BLOCK, lane="blocking", timeout_ms=30_000))),
-        asyncio.create_task(driver.answer(batch(BLOCK, timeout_ms=30_000))),
-        asyncio.create_task(driver.answer(batch(BLOCK, lane="large", timeout_ms=30_000))),
+        asyncio.create_task(driver.answer(batch(BLOCK, lane="blocking", timeout_ms=90_000))),
+        asyncio.create_task(driver.answer(batch(BLOCK, timeout_ms=90_000))),
+        asyncio.create_task(driver.answer(batch(BLOCK, lane="large", timeout_ms=90_000))),
     ]
     await becomes(lambda: redis_client.info("clients")["blocked_clients"] == 3)
     unsent = asyncio.create_task(driver.answer(batch(("INCR", "n"))))
@@ -343,7 +345,7 @@ async def test_ending_the_loop_with_calls_in_flight_warns_of_nothing(
     async def main() -> None:
         driver = await AsyncDriver.connect(redis_url)
         for lane in ("auto", "large", "blocking"):
-            asyncio.create_task(driver.answer(batch(BLOCK, lane=lane, timeout_ms=30_000)))  # noqa: RUF006
+            asyncio.create_task(driver.answer(batch(BLOCK, lane=lane, timeout_ms=90_000)))  # noqa: RUF006
         await asyncio.sleep(0.01)
         await driver.aclose()
 
@@ -351,7 +353,7 @@ async def test_ending_the_loop_with_calls_in_flight_warns_of_nothing(
         async with await AsyncDriver.connect(redis_url) as driver:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
-                    await driver.answer(batch(BLOCK, lane="blocking", timeout_ms=30_000))
+                    await driver.answer(batch(BLOCK, lane="blocking", timeout_ms=90_000))
 
     program: Callable[[], Coroutine[Any, Any, None]] = main if how == "closed" else given_up
 
@@ -398,6 +400,6 @@ async def test_a_client_that_cannot_be_used_is_refused(redis_url: str) -> None:
 async def test_deadlines_hold_under_anyio_cancellation(redis_url: str, redis_client: redis.Redis) -> None:
     async with connected(redis_url) as driver:
         with anyio.move_on_after(0.02) as scope:
-            await driver.answer(batch(BLOCK, lane="blocking", timeout_ms=30_000))
+            await driver.answer(batch(BLOCK, lane="blocking", timeout_ms=90_000))
         assert scope.cancelled_caught
         assert await driver.answer(batch(("ECHO", "after"))) == [b"after"]

@@ -79,7 +79,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
     with spawning() as spawn:
-        conf = ("cluster-enabled yes", "cluster-node-timeout 2000", "requirepass s3cret", "masterauth s3cret")
+        conf = ("cluster-enabled yes", "cluster-node-timeout 5000", "requirepass s3cret", "masterauth s3cret")
         masters = [spawn(*conf).wait_until_answering(password="s3cret") for _ in range(3)]
         cluster = Cluster(masters)
         for index in range(3):
@@ -209,9 +209,9 @@ async def test_batches_of_one_tick_are_one_pipeline_for_each_node(cluster: Clust
 
 @both_colours
 async def test_a_blocking_read_outlasts_the_deadline_of_others(colour: Colour, cluster: Cluster) -> None:
-    async with talking(colour, cluster.url, deadline_ms=100) as talker:
+    async with talking(colour, cluster.url, deadline_ms=100, lazy=True) as talker:
         command = ("XREAD", "COUNT", 1, "BLOCK", 300, "STREAMS", "{alice/t1}:log", "0-0")
-        assert await talker.answer(command, lane="blocking", timeout_ms=10_000) == [None]
+        assert await talker.answer(command, lane="blocking", timeout_ms=60_000) == [None]
 
 
 async def test_the_saver_conforms_on_a_cluster(cluster: Cluster) -> None:
@@ -273,7 +273,7 @@ async def test_errors_say_what_to_change(colour: Colour, cluster: Cluster, redis
 
 @both_colours
 async def test_a_node_that_dies_is_named_and_found_again(colour: Colour, cluster: Cluster) -> None:
-    async with talking(colour, cluster.url, deadline_ms=3_000) as talker:
+    async with talking(colour, cluster.url, deadline_ms=20_000) as talker:
         keys = {cluster.owner_of(key_slot(b"%d" % number)): number for number in range(50)}
         await talker.answer(*(("SET", number, 1) for number in keys.values()))
         victim = cluster.masters[2]

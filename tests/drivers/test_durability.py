@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,10 +23,11 @@ from tests.drivers.processes import Process, Spawn, becomes, eventually
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("colour", COLOURS)]
 
 AOF = ("appendonly yes", "hz 100")
+NEVER_MS = 600_000  # an fsync that ends when the disk is healed or the server is killed
 BOTH_PROTOCOLS = pytest.mark.parametrize("protocol", [2, 3])
 
 
-def promise(ack: Ack = "fsync", *, replicas: int = 1, timeout_ms: int = 5_000) -> Promise:
+def promise(ack: Ack = "fsync", *, replicas: int = 1, timeout_ms: int = 60_000) -> Promise:
     return Promise(ack, replicas, timeout_ms, "rtmem:barrier")
 
 
@@ -90,7 +92,7 @@ async def test_a_write_is_on_disk_when_its_ack_returns(
 async def test_a_write_without_ack_is_not_on_disk_yet(colour: Colour, faulty: SpawnFaulty) -> None:
     # The control: if this one were on disk too, the others would prove nothing.
     made = faulty("appendfsync everysec")
-    made.disk.order(delay_ms=700)
+    made.disk.order(delay_ms=NEVER_MS)
     async with talking(colour, made.server.url) as talker:
         for number in range(3):
             assert await talker.run(durably(setting(f"key-{number}-end"), promise("memory"))) == [b"OK"]
@@ -141,7 +143,7 @@ async def test_a_slow_disk_is_told_after_the_timeout_and_the_write_stays(colour:
     made = faulty("appendfsync everysec")
     async with talking(colour, made.server.url) as talker:
         await talker.run(durably(setting("before"), promise()))
-        made.disk.order(delay_ms=2_500)
+        made.disk.order(delay_ms=NEVER_MS)
         with pytest.raises(NotDurableError, match="no fsync has finished within 300 ms") as raised:
             await talker.run(durably(setting("k", "v"), promise(timeout_ms=300)))
         assert raised.value.data == {"ack": "fsync", "written": True, "local_fsyncs": 0, "replicas": 0}
@@ -177,9 +179,9 @@ async def test_no_ack_after_a_failed_fsync_though_waitaof_gives_one(colour: Colo
             with pytest.raises(PersistenceError, match="MISCONF"):
                 await talker.run(durably(setting("k"), proved))
             await anyio.to_thread.run_sync(made.mend)
-            if refused == 5:
+            if refused == 3:
                 break
-        assert (refused, lies) == (5, 5)
+        assert (refused, lies) == (3, 3)
         assert await talker.run(durably(setting("mended-end"), proved)) == [b"OK"]
         assert made.on_disk(b"mended-end")
 
@@ -233,7 +235,7 @@ async def test_no_ack_while_the_aof_cannot_be_written_and_service_recovers_by_it
     made = faulty("appendfsync everysec")
     async with talking(colour, made.server.url) as talker:
         proved = promise(timeout_ms=1_000)
-        await talker.run(durably(setting("before"), proved))
+        await talker.run(durably(setting("before"), promise()))
         made.disk.order(write=number)
         for attempt in range(3):
             with pytest.raises((NotDurableError, PersistenceError)):
@@ -252,15 +254,18 @@ async def test_many_writes_share_one_wait(colour: Colour, protocol: int, spawn: 
         await talker.run(durably(setting("first"), proved))
         with server.client() as client:
             client.config_resetstat()
+        started = time.monotonic()
         async with anyio.create_task_group() as tasks:
             for number in range(32):
                 tasks.start_soon(talker.run, durably(setting(f"k{number}"), proved))
+        elapsed_s = time.monotonic() - started
         with server.client() as client:
             # The first to come goes alone or with a few; all who come within 100 ms share the next, and so on: each
             # beginning is one barrier. WAITAOF is repeated every 50 ms.
             stats = client.info("commandstats")
-            assert stats["cmdstat_set"]["calls"] - 32 <= 6
-            assert stats["cmdstat_waitaof"]["calls"] <= 6 * 25
+            barriers = stats["cmdstat_set"]["calls"] - 32
+            assert barriers <= 16
+            assert stats["cmdstat_waitaof"]["calls"] <= barriers + 2 * elapsed_s / 0.05
             assert client.dbsize() == 34  # nothing but the writes and one barrier
             assert 0 < client.pttl("rtmem:barrier") <= 60_000
 
@@ -272,7 +277,7 @@ async def test_a_cancelled_waiter_takes_nobody_with_it(colour: Colour, faulty: S
     async with talking(colour, made.server.url) as talker:
         proved = promise()
         await talker.run(durably(setting("first"), proved))
-        made.disk.order(delay_ms=300)
+        made.disk.order(delay_ms=NEVER_MS)
         answered = []
 
         async def ask(name: str) -> None:
@@ -287,6 +292,7 @@ async def test_a_cancelled_waiter_takes_nobody_with_it(colour: Colour, faulty: S
                     with made.server.client() as client:
                         await becomes(lambda: client.info("clients")["blocked_clients"] == 1)
                     leavers.cancel_scope.cancel()
+            made.disk.heal()
         assert sorted(name for name, _ in answered) == [f"stays-{g}-{n}" for g in range(2) for n in range(3)]
         for name, _ in answered:
             assert made.on_disk(f"{name}-end".encode())
@@ -299,9 +305,9 @@ async def test_closing_the_driver_ends_the_wait(colour: Colour, faulty: SpawnFau
         return  # close() lets calls that are under way end by themselves
     made = faulty("appendfsync everysec")
     async with talking(colour, made.server.url) as talker:
-        proved = promise(timeout_ms=60_000)
+        proved = promise(timeout_ms=NEVER_MS)
         await talker.run(durably(setting("first"), proved))
-        made.disk.order(delay_ms=10_000)
+        made.disk.order(delay_ms=NEVER_MS)
         failed = []
 
         async def ask(number: int) -> None:
@@ -309,7 +315,7 @@ async def test_closing_the_driver_ends_the_wait(colour: Colour, faulty: SpawnFau
                 await talker.run(durably(setting(f"k{number}"), proved))
             failed.append(raised.value)
 
-        with anyio.fail_after(9):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 for number in range(3):
                     tasks.start_soon(ask, number)
@@ -336,7 +342,7 @@ async def test_a_server_that_dies_while_a_write_waits_leaves_it_unproved(colour:
     made = faulty("appendfsync everysec")
     async with talking(colour, made.server.url, retries_max=8) as talker:
         await talker.run(durably(setting("first"), promise()))
-        made.disk.order(delay_ms=5_000)
+        made.disk.order(delay_ms=NEVER_MS)
         async with anyio.create_task_group() as tasks:
 
             async def ask() -> None:
@@ -378,16 +384,16 @@ async def test_a_replica_has_the_write_when_its_ack_returns(
 async def test_a_frozen_replica_is_told_and_the_write_stays(
     colour: Colour, conf: tuple[str, ...], spawn: Spawn
 ) -> None:
-    master, replica = pair(spawn, *conf, "repl-diskless-sync-delay 0")
+    master, replica = pair(spawn, *conf, "appendfsync always", "repl-diskless-sync-delay 0")
     async with talking(colour, master.url) as talker:
         replica.freeze()
         with pytest.raises(NotDurableError, match="0 of 1 replicas") as raised:
-            await talker.run(durably(setting("k", "v"), promise("replica", timeout_ms=1_500)))
+            await talker.run(durably(setting("k", "v"), promise("replica", timeout_ms=2_000)))
         assert raised.value.data["replicas"] == 0
         assert raised.value.data["local_fsyncs"] == (1 if conf else 0)
         assert await talker.answer(("GET", "k")) == [b"v"]
         with pytest.raises(NotDurableError, match="of 2 replicas"):
-            await talker.run(durably(setting("k", "v"), promise("replica", replicas=2, timeout_ms=1_500)))
+            await talker.run(durably(setting("k", "v"), promise("replica", replicas=2, timeout_ms=300)))
         replica.thaw()
         await talker.run(durably(setting("k", "v"), promise("replica")))
 

@@ -58,7 +58,7 @@ def test_a_batch_is_one_send(relay: Relay) -> None:
 
 def test_threads_share_a_driver_and_get_their_own_replies(relay: Relay) -> None:
     with SyncDriver.connect(relay.url, Redis(connections_max=4)) as driver, ThreadPoolExecutor(256) as threads:
-        barrier = threading.Barrier(256, timeout=30)
+        barrier = threading.Barrier(256, timeout=90)
 
         def ask(number: int) -> list[Any]:
             barrier.wait()

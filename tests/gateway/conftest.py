@@ -15,7 +15,7 @@ from rtmem.checkpoint import AsyncRedisSaver
 from rtmem.drivers import AsyncDriver
 from rtmem.gateway.app import UndecodedPaths, create_app
 from rtmem.gateway.server import listen, serve
-from rtmem.settings import Gateway, Redis, Settings
+from rtmem.settings import Checkpoint, Gateway, Redis, Settings
 from tests.gateway.graphs import Graph, all_graphs
 
 TOKENS = {"token-of-alice": "alice", "token-of-bob": "bob"}
@@ -24,11 +24,12 @@ TOKENS = {"token-of-alice": "alice", "token-of-bob": "bob"}
 class Served:
     """A gateway that is being served."""
 
-    def __init__(self, url: str, app: UndecodedPaths, saver: Any, driver: AsyncDriver) -> None:
+    def __init__(self, url: str, app: UndecodedPaths, saver: Any, driver: AsyncDriver, stop: anyio.Event) -> None:
         self.url = url
         self.ws_url = url.replace("http", "ws", 1)
         self.app = app
         self.gateway = app.gateway
+        self.stop = stop
         self.saver = saver
         self.driver = driver
         self.auth = {"authorization": "Bearer token-of-alice"}
@@ -51,16 +52,18 @@ def serve_gateway(redis_url: str, redis_client: redis.Redis) -> ServeGateway:
         **gateway: Any,
     ) -> AsyncIterator[Served]:
         gateway = {"tokens": TOKENS, "port": 0, "drain_timeout_ms": 500, "log_flush_ms": 5, **gateway}
-        settings = Settings(gateway=msgspec.convert(gateway, Gateway), redis=redis_settings or Redis())
+        # What is promised within a deadline must not depend on the machine.
+        patient = Redis(deadline_ms=60_000)
+        settings = Settings(gateway=msgspec.convert(gateway, Gateway), redis=redis_settings or patient)
         made: list[Served] = []
         started, stop = anyio.Event(), anyio.Event()
 
         @asynccontextmanager
         async def app() -> AsyncIterator[UndecodedPaths]:
             async with await AsyncDriver.connect(url or redis_url, settings.redis) as driver:
-                its_saver = saver or AsyncRedisSaver(driver=driver)
+                its_saver = saver or AsyncRedisSaver(driver=driver, settings=Checkpoint(ack_timeout_ms=60_000))
                 application = create_app(graphs or all_graphs(), driver, its_saver, settings)
-                made.append(Served("", application, its_saver, driver))
+                made.append(Served("", application, its_saver, driver, stop))
                 yield application
 
         def on_started(url: str) -> None:

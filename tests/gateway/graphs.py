@@ -21,9 +21,14 @@ Graph = Pregel[Any, Any, Any, Any]
 
 
 class Parrot(BaseChatModel):
-    """A model that says `words` words about the last message, `pause_s` apart."""
+    """A model that says words about the last message, `pause_s` apart, and after `words_max` of them waits for `gate`.
+
+    Without a gate it waits for ever: it is in the middle of its answer for as long as a test likes.
+    """
 
     pause_s: float = 0.0
+    words_max: int | None = None
+    gate: Any = None  # an anyio.Event
 
     @property
     def _llm_type(self) -> str:
@@ -52,7 +57,9 @@ class Parrot(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        for word in self._words(messages):
+        for number, word in enumerate(self._words(messages)):
+            if self.words_max is not None and number > self.words_max:
+                await (self.gate.wait() if self.gate is not None else anyio.sleep_forever())
             if self.pause_s:
                 await anyio.sleep(self.pause_s)
             chunk = ChatGenerationChunk(message=AIMessageChunk(word))
@@ -61,9 +68,9 @@ class Parrot(BaseChatModel):
             yield chunk
 
 
-def chat(pause_s: float = 0.0) -> Graph:
+def chat(pause_s: float = 0.0, *, words_max: int | None = None, gate: anyio.Event | None = None) -> Graph:
     """Answers with a streaming model."""
-    model = Parrot(pause_s=pause_s)
+    model = Parrot(pause_s=pause_s, words_max=words_max, gate=gate)
 
     async def answer(state: MessagesState) -> dict[str, Any]:
         return {"messages": [await model.ainvoke(state["messages"])]}
@@ -130,4 +137,5 @@ def all_graphs(pause_s: float = 0.0) -> dict[str, Graph]:
         "failing": failing(),
         "nested": nested(),
         "slow": chat(0.02),
+        "held": chat(words_max=20),
     }

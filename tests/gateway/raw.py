@@ -11,6 +11,8 @@ from urllib.parse import quote
 import anyio
 from websockets.asyncio.client import ClientConnection, connect
 
+from tests.gateway.waiting import PATIENCE_S
+
 ALL_CHANNELS = ["values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom"]
 ENDS = ("completed", "failed", "interrupted")
 
@@ -24,9 +26,9 @@ class RawClient:
         self.replies: dict[int | None, dict[str, Any]] = {}
         self._commands = 0
 
-    async def receive(self, *, within_s: float = 5.0) -> dict[str, Any]:
+    async def receive(self) -> dict[str, Any]:
         """The next frame, filed under events or replies."""
-        with anyio.fail_after(within_s):
+        with anyio.fail_after(PATIENCE_S):
             frame: dict[str, Any] = json.loads(await self.socket.recv())
         if frame["type"] == "event":
             self.events.append(frame)
@@ -56,13 +58,11 @@ class RawClient:
             "run.start", assistant_id=assistant_id, input={"messages": [{"role": "user", "content": text}]}
         )
 
-    async def until_end(self, *, within_s: float = 5.0) -> dict[str, Any]:
+    async def until_end(self) -> dict[str, Any]:
         """Receive until the root says how its run ended; that lifecycle data."""
-        with anyio.fail_after(within_s):
-            while True:
-                if (end := ending(self.events)) is not None:
-                    return end
-                await self.receive(within_s=within_s)
+        while (end := ending(self.events)) is None:
+            await self.receive()
+        return end
 
     def forget(self) -> None:
         self.events.clear()
@@ -105,5 +105,6 @@ async def raw_client(
     if cookie is not None:
         headers["cookie"] = cookie
     url = f"{ws_url}/threads/{quote(thread_id, safe='')}/stream/events{query}"
-    async with connect(url, additional_headers=headers, max_size=None, close_timeout=0.5, **options) as socket:
+    options = {"max_size": None, "open_timeout": PATIENCE_S, "close_timeout": 0.5, **options}
+    async with connect(url, additional_headers=headers, **options) as socket:
         yield RawClient(socket)

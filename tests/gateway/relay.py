@@ -10,15 +10,20 @@ from anyio.abc import ByteStream, SocketAttribute, TaskGroup
 
 
 class Relay:
-    """Forwards bytes until it is cut; then forwards again."""
+    """Forwards bytes until it has forwarded what it shall be cut after; then forwards again."""
 
     def __init__(self, target_port: int) -> None:
         self.url = ""
         self.cuts = 0
         self._target_port = target_port
+        self._cut_after: list[bytes] = []
         self._open: set[anyio.CancelScope] = set()
 
-    def cut(self) -> None:
+    def cut_after(self, *words: bytes) -> None:
+        """Break every connection once the first of `words` has gone through, again at the second, and so on."""
+        self._cut_after = list(words)
+
+    def _cut(self) -> None:
         """Break every connection, without a goodbye."""
         self.cuts += 1
         for scope in tuple(self._open):
@@ -41,6 +46,9 @@ class Relay:
         try:
             async for data in source:
                 await sink.send(data)
+                if self._cut_after and self._cut_after[0] in data:
+                    del self._cut_after[0]
+                    self._cut()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
         tasks.cancel_scope.cancel()

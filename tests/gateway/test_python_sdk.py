@@ -12,7 +12,8 @@ from langgraph_sdk import get_client, get_sync_client
 from langgraph_sdk.errors import AuthenticationError
 
 from tests.gateway.conftest import Served, ServeGateway
-from tests.gateway.waiting import eventually
+from tests.gateway.graphs import chat
+from tests.gateway.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +88,7 @@ async def test_a_run_that_ends_before_its_client_listens_is_heard(
             async with client.threads.stream(assistant_id="chat", transport=transport) as thread:
                 await thread.run.start(input=said("quick"))
                 await served_idle(served, thread.thread_id)
-                output = await thread.output.with_timeout(5)
+                output = await thread.output.with_timeout(PATIENCE_S)
                 assert [tokens[0] for tokens in await tokens_of(thread)] == ["You said quick:"]
         assert text_of(output["messages"][-1]).startswith("You said quick")
 
@@ -194,12 +195,14 @@ async def test_an_unknown_assistant_is_a_typed_error_with_the_known_ones(serve_g
 
 
 async def test_a_second_run_on_a_busy_thread_is_refused(serve_gateway: ServeGateway) -> None:
-    async with serve_gateway() as served:
+    gate = anyio.Event()
+    async with serve_gateway(graphs={"gated": chat(words_max=2, gate=gate)}) as served:
         async with get_client(url=served.url, api_key="token-of-alice") as client:
-            async with client.threads.stream("t", assistant_id="slow", transport="websocket") as thread:
+            async with client.threads.stream("t", assistant_id="gated", transport="websocket") as thread:
                 await thread.run.start(input=said("hello 8"))
                 with pytest.raises(RuntimeError, match="busy with run"):
                     await thread.run.start(input=said("me too"))
+                gate.set()
                 output = await thread.output
         assert len(output["messages"]) == 2
 

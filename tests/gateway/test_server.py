@@ -14,9 +14,11 @@ from websockets.exceptions import ConnectionClosed
 from rtmem.errors import ConfigError, PortTakenError
 from rtmem.gateway.server import listen
 from rtmem.settings import Gateway
+from tests.gateway.conftest import ServeGateway
 from tests.gateway.process import GatewayProcess
 from tests.gateway.raw import raw_client, text_in
 from tests.gateway.test_resume import gateway_process, receive_tokens, words
+from tests.gateway.waiting import PATIENCE_S
 
 __all__ = ["gateway_process"]
 
@@ -69,19 +71,20 @@ async def test_sigterm_lets_a_run_end_then_closes_with_1012(gateway_process: Gat
         assert await anyio.to_thread.run_sync(gateway_process.terminate) in (0, -signal.SIGTERM)
 
 
-async def test_sigterm_refuses_new_runs_and_stops_what_takes_too_long_and_says_so(
+async def test_sigterm_refuses_new_runs_and_a_second_one_stops_what_takes_too_long(
     gateway_process: GatewayProcess,
 ) -> None:
     async with raw_client(gateway_process.ws_url) as client, raw_client(gateway_process.ws_url, "other") as other:
         await client.subscribe()
-        await client.start("slow", "hello 1000")
+        await client.start("held", "hello 30")
         await receive_tokens(client, 2)
         gateway_process.signal(signal.SIGTERM)
         refused: dict[str, Any] = {}
         while refused.get("meta", {}).get("error_type") != "DrainingError":  # until the signal has arrived
             refused = await other.ask("run.start", assistant_id="chat")
         assert refused["meta"]["retryable"] is True
-        end = await client.until_end(within_s=15)
+        gateway_process.signal(signal.SIGTERM)
+        end = await client.until_end()
         assert end["event"] == "failed"
         assert "shutting down" in end["error"]
         assert end["resumable"] is True
@@ -90,8 +93,18 @@ async def test_sigterm_refuses_new_runs_and_stops_what_takes_too_long_and_says_s
     async with raw_client(gateway_process.ws_url) as client:
         await client.subscribe()
         await client.ask("run.start", assistant_id="chat", input=None)
-        assert (await client.until_end(within_s=15))["event"] == "completed"
+        assert (await client.until_end())["event"] == "completed"
         assert len((await client.ask("state.get"))["result"]["values"]["messages"]) == 2
+
+
+async def test_what_takes_longer_than_the_drain_is_stopped_and_told(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway(drain_timeout_ms=100) as served, raw_client(served.ws_url) as client:
+        await client.subscribe()
+        await client.start("held", "hello 30")
+        served.stop.set()
+        end = await client.until_end()
+        assert end["event"] == "failed"
+        assert "shutting down" in end["error"]
 
 
 async def test_no_connection_is_accepted_after_sigterm(gateway_process: GatewayProcess) -> None:
@@ -106,6 +119,6 @@ async def test_no_connection_is_accepted_after_sigterm(gateway_process: GatewayP
                 while True:
                     await http.get(gateway_process.url + "/ok", headers={"connection": "close"})
 
-        with anyio.fail_after(5), pytest.raises(httpx.TransportError):
+        with anyio.fail_after(PATIENCE_S), pytest.raises(httpx.TransportError):
             await connect_for_ever()
         assert (await client.until_end())["event"] == "completed"

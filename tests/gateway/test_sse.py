@@ -19,7 +19,7 @@ from tests.gateway.conftest import Served, ServeGateway
 from tests.gateway.process import GatewayProcess
 from tests.gateway.raw import ALL_CHANNELS, ending, raw_client
 from tests.gateway.test_resume import gateway_process, receive_tokens
-from tests.gateway.waiting import eventually
+from tests.gateway.waiting import PATIENCE_S, eventually
 
 __all__ = ["gateway_process"]
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 async def streamed(url: str, **params: Any) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
     """Frames of one subscription."""
     headers = {"authorization": "Bearer token-of-alice"}
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=10) as client:
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE_S) as client:
         async with client.stream("POST", "/threads/t/stream/events", json=params) as response:
             assert response.status_code == 200
             assert response.headers["content-type"].startswith("text/event-stream")
@@ -88,7 +88,7 @@ async def test_a_stream_that_cannot_be_read_says_so_and_breaks_off(
     serve_gateway: ServeGateway, redis_server: ServerFactory
 ) -> None:
     server = redis_server(modules=False)
-    quick = Redis(deadline_ms=1_000, connect_timeout_ms=500, retries_max=1)
+    quick = Redis(deadline_ms=30_000, connect_timeout_ms=30_000, retries_max=1)
     async with serve_gateway(url=server.url, redis_settings=quick) as served:
         os.kill(server.pid, signal.SIGKILL)
         received: list[dict[str, Any]] = []
@@ -106,9 +106,11 @@ async def test_a_stream_that_cannot_be_read_says_so_and_breaks_off(
 
 async def test_sigterm_breaks_streams_off_after_the_runs_have_ended(gateway_process: GatewayProcess) -> None:
     events: list[dict[str, Any]] = []
+    listening = anyio.Event()
 
     async def read() -> None:
         async with streamed(gateway_process.url, channels=["lifecycle"]) as frames:
+            listening.set()
             async for frame in frames:
                 events.append(frame)
 
@@ -117,6 +119,7 @@ async def test_sigterm_breaks_streams_off_after_the_runs_have_ended(gateway_proc
         async with anyio.create_task_group() as tasks:
 
             async def start() -> None:
+                await listening.wait()
                 await client.start("slow", "hello 20")
                 await receive_tokens(client, 2)
                 gateway_process.signal(signal.SIGTERM)

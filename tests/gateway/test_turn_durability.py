@@ -15,9 +15,13 @@ from tests.conftest import ServerFactory
 from tests.crash.faults import Disk, build
 from tests.drivers.processes import Process, Spawn, spawning
 from tests.gateway.conftest import ServeGateway
+from tests.gateway.graphs import chat
 from tests.gateway.raw import RawClient, raw_client
+from tests.gateway.waiting import eventually
 
 pytestmark = pytest.mark.anyio
+
+NEVER_MS = 600_000  # an fsync that is still at work when the server is killed
 
 
 @pytest.fixture
@@ -43,7 +47,7 @@ async def turn(client: RawClient, text: str, assistant_id: str = "chat", **param
     question = {"messages": [{"role": "user", "content": text}]}
     reply = await client.ask("run.start", assistant_id=assistant_id, input=question, **params)
     assert reply["type"] == "success", reply
-    return await client.until_end(within_s=12)
+    return await client.until_end()
 
 
 @pytest.mark.parametrize("assistant_id", ["chat", "approval", "nested"])
@@ -63,7 +67,7 @@ async def test_a_turn_is_on_disk_before_its_end_is_told(
             client.forget()
             answer = {"interrupt_id": asked["params"]["data"]["interrupt_id"], "response": "yes"}
             await client.ask("input.respond", **answer)
-            assert (await client.until_end(within_s=12))["durability"] == "fsync"
+            assert (await client.until_end())["durability"] == "fsync"
 
 
 def checkpoint_bytes(end: dict[str, Any]) -> bytes:
@@ -74,7 +78,7 @@ def checkpoint_bytes(end: dict[str, Any]) -> bytes:
 async def test_without_it_a_turn_ends_before_it_is_on_disk(
     serve_gateway: ServeGateway, server: Process, disk: Disk
 ) -> None:
-    disk.order(delay_ms=800)
+    disk.order(delay_ms=NEVER_MS)
     async with serve_gateway(url=server.url) as served, raw_client(served.ws_url) as client:
         await client.subscribe()
         await turn(client, "first 1")
@@ -115,7 +119,7 @@ async def test_a_turn_that_a_slow_disk_does_not_prove_says_so(
             raw_client(served.ws_url) as client,
         ):
             await client.subscribe()
-            disk.order(delay_ms=2_500)
+            disk.order(delay_ms=NEVER_MS)
             await turn(client, "first 1")
             end = await turn(client, "hello 3")
             assert end["event"] == "completed"
@@ -123,23 +127,26 @@ async def test_a_turn_that_a_slow_disk_does_not_prove_says_so(
             assert "NotDurableError" in end["durability_error"]
             messages = (await client.ask("state.get"))["result"]["values"]["messages"]
             assert len(messages) == 4  # stored and readable all the same
-            disk.heal()
 
 
 async def test_an_fsync_that_fails_in_the_middle_of_a_turn_is_told_at_its_end(
     serve_gateway: ServeGateway, server: Process, disk: Disk
 ) -> None:
-    async with serve_gateway(url=server.url, turn_durability="fsync") as served, raw_client(served.ws_url) as client:
+    gate = anyio.Event()
+    graphs = {"chat": chat(), "gated": chat(words_max=2, gate=gate)}
+    async with (
+        serve_gateway(url=server.url, graphs=graphs, turn_durability="fsync") as served,
+        raw_client(served.ws_url) as client,
+    ):
         await client.subscribe()
         await turn(client, "first 1")
         client.forget()
-        question = {"messages": [{"role": "user", "content": "hello 150"}]}
-        await client.ask("run.start", assistant_id="slow", input=question)
+        question = {"messages": [{"role": "user", "content": "hello 5"}]}
+        await client.ask("run.start", assistant_id="gated", input=question)
         disk.fail_once()
-        with anyio.fail_after(10):
-            while not disk.struck():
-                await client.receive()
-        end = await client.until_end(within_s=15)
+        await eventually(disk.struck)
+        gate.set()
+        end = await client.until_end()
         # Either a write was refused meanwhile, and the run has failed; or the proof knows of the failure.
         assert end["event"] == "failed" or end["durability"] == "memory"
         assert "error" in end or "fsync" in end["durability_error"]
@@ -160,7 +167,7 @@ async def test_a_redis_that_was_restarted_during_a_turn_proves_nothing(
         await anyio.to_thread.run_sync(
             lambda: redis_server(data_dir=server.data_dir, profile="balanced", modules=False)
         )
-        end = await client.until_end(within_s=20)
+        end = await client.until_end()
         assert end["event"] == "failed" or end["durability"] == "memory"
 
 

@@ -59,12 +59,33 @@ class Sharer:
         self.process.communicate()
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     """Wait until `condition` holds; fail when it has not within `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"{condition} has not become true within {timeout_s} s"
         time.sleep(0.005)
+
+
+KEYS_TO_LOAD = 200
+
+
+def fill_for_loading(server: embedded.Embedded) -> None:
+    """Put KEYS_TO_LOAD keys into the base file of the AOF, which Redis reads key by key as `slow_loading` says."""
+    with client(server) as connection:
+        connection.config_set("rdbcompression", "no")  # Redis looks up every so many bytes
+        for number in range(KEYS_TO_LOAD):
+            connection.set(f"k{number}", "v" * 1_000)
+        connection.bgrewriteaof()
+        eventually(lambda: not connection.info("persistence")["aof_rewrite_in_progress"])
+
+
+def slow_loading(key_ms: int) -> tuple[str, ...]:
+    """Configuration with which a key takes `key_ms` to load; Redis's own switches for its tests of loading.
+
+    It looks at its clients after every key or two; CONFIG SET key-load-delay 0 ends the slowness.
+    """
+    return (f"key-load-delay {key_ms * 1_000}", "loading-process-events-interval-bytes 1024")
 
 
 def settings(data_dir: Path, **changes: Any) -> Server:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import redis
 
 from rtmem.errors import (
     ConfigError,
@@ -14,47 +15,48 @@ from rtmem.errors import (
 )
 from rtmem.server import embedded, launch
 from tests.conftest import ServerFactory
-from tests.server.processes import client, eventually, is_alive, settings
+from tests.server.processes import (
+    KEYS_TO_LOAD,
+    client,
+    eventually,
+    fill_for_loading,
+    is_alive,
+    settings,
+    slow_loading,
+)
 
 
 @pytest.fixture
-def slow_loading(data_dir: Path) -> tuple[str, ...]:
-    """Data in `data_dir`, and the configuration with which reading it takes about three seconds.
-
-    Redis looks up from its reading every 1,024 commands, here about six times a second.
-    """
-    with embedded.start(settings(data_dir)) as server, client(server) as connection:
-        pipeline = connection.pipeline(transaction=False)
-        for number in range(20_000):
-            pipeline.set(f"k{number}", "v")
-        pipeline.execute()
-    return ("key-load-delay 100", "loading-process-events-interval-bytes 1024")
+def filled(data_dir: Path) -> Path:
+    with embedded.start(settings(data_dir)) as server:
+        fill_for_loading(server)
+    return data_dir
 
 
-def test_loading_is_waited_for(data_dir: Path, slow_loading: tuple[str, ...]) -> None:
-    with embedded.start(settings(data_dir), extra_conf=slow_loading) as server, client(server) as connection:
-        assert connection.dbsize() == 20_000
+def test_loading_is_waited_for(filled: Path) -> None:
+    with embedded.start(settings(filled), extra_conf=slow_loading(key_ms=5)) as server, client(server) as connection:
+        assert connection.dbsize() == KEYS_TO_LOAD
         assert connection.info("persistence")["loading"] == 0
 
 
-def test_loading_that_outlasts_the_timeout_is_a_retryable_error_and_goes_on(
-    data_dir: Path, slow_loading: tuple[str, ...]
-) -> None:
+def test_loading_that_outlasts_the_timeout_is_a_retryable_error_and_goes_on(filled: Path) -> None:
     with pytest.raises(ServerLoadingError, match="START_TIMEOUT_MS") as caught:
-        embedded.start(settings(data_dir, start_timeout_ms=600), extra_conf=slow_loading)
+        embedded.start(settings(filled, start_timeout_ms=1_500), extra_conf=slow_loading(key_ms=50))
     assert caught.value.retryable
-    with embedded.start(settings(data_dir)) as server, client(server) as connection:
+    with redis.Redis(unix_socket_path=str(filled / "redis.sock")) as loading:
+        loading.config_set("key-load-delay", 0)
+    with embedded.start(settings(filled)) as server, client(server) as connection:
         assert server.report == (), "it was started anew instead of waited for"
-        assert connection.dbsize() == 20_000
+        assert connection.dbsize() == KEYS_TO_LOAD
 
 
-def test_a_server_that_is_loading_can_be_stopped(data_dir: Path, slow_loading: tuple[str, ...]) -> None:
+def test_a_server_that_is_loading_can_be_stopped(filled: Path) -> None:
     with pytest.raises(ServerLoadingError):
-        embedded.start(settings(data_dir, start_timeout_ms=600), extra_conf=slow_loading)
-    assert embedded.stop(settings(data_dir))
-    assert not is_alive(data_dir)
-    with embedded.start(settings(data_dir)) as server, client(server) as connection:
-        assert connection.dbsize() == 20_000
+        embedded.start(settings(filled, start_timeout_ms=1_500), extra_conf=slow_loading(key_ms=50))
+    assert embedded.stop(settings(filled))
+    assert not is_alive(filled)
+    with embedded.start(settings(filled)) as server, client(server) as connection:
+        assert connection.dbsize() == KEYS_TO_LOAD
 
 
 def test_ephemeral_does_not_hide_saved_data(data_dir: Path) -> None:

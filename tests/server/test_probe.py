@@ -26,7 +26,7 @@ from rtmem.server.judgement import ServerReport
 from rtmem.settings import Redis
 from rtmem.steps import Batch, Request, Steps
 from tests.conftest import ServerFactory
-from tests.server.processes import eventually
+from tests.server.processes import eventually, fill_for_loading, slow_loading
 
 pytestmark = pytest.mark.anyio
 
@@ -260,15 +260,11 @@ async def test_no_server_is_a_retryable_error(probing: Probing) -> None:
 
 async def test_loading_is_a_retryable_error(redis_server: ServerFactory, probing: Probing) -> None:
     server = redis_server(profile="balanced")
-    with client(server) as connection:
-        pipeline = connection.pipeline(transaction=False)
-        for number in range(20_000):
-            pipeline.set(f"k{number}", "v")
-        pipeline.execute()
+    fill_for_loading(server)
     server.release()
-    slow = ("key-load-delay 100", "loading-process-events-interval-bytes 1024")
+    slow = slow_loading(key_ms=50)
     with pytest.raises(ServerLoadingError):
-        redis_server(profile="balanced", data_dir=server.data_dir, extra_conf=slow, start_timeout_ms=600)
+        redis_server(profile="balanced", data_dir=server.data_dir, extra_conf=slow, start_timeout_ms=1_500)
     with pytest.raises(ServerLoadingError) as caught:
         await probing(server.url)
     assert caught.value.retryable

@@ -40,7 +40,7 @@ def test_a_frozen_server_is_stopped_by_force(data_dir: Path) -> None:
     with client(server) as connection:
         connection.set("k", "v")
     os.kill(server.pid, signal.SIGSTOP)
-    assert embedded.stop(settings(data_dir, stop_timeout_ms=300))
+    assert embedded.stop(settings(data_dir, stop_timeout_ms=1_500))
     server.release()
     with embedded.start(settings(data_dir)) as server, client(server) as connection:
         assert connection.get("k") == b"v"
@@ -52,7 +52,7 @@ def test_a_server_that_cannot_save_refuses_to_stop(redis_server: ServerFactory) 
         connection.set("k", "v")
         (server.data_dir / "dump.rdb").mkdir()
         with pytest.raises(PersistenceError, match="refused to stop"):
-            embedded.stop(settings(server.data_dir, stop_timeout_ms=300))
+            embedded.stop(settings(server.data_dir, stop_timeout_ms=1_500))
         assert connection.get("k") == b"v"
     (server.data_dir / "dump.rdb").rmdir()
 

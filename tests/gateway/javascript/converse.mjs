@@ -66,7 +66,7 @@ const scenarios = {
   },
 
   async reconnect() {
-    const thread = open("js-reconnect", "slow");
+    const thread = open("js-reconnect", "gated"); // whose answer goes on once we have come back
     const seen = [];
     const finished = (async () => {
       for await (const message of thread.messages) for await (const token of message.text) seen.push(token);
