@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rtmem.checkpoint import AsyncRedisSaver, AsyncShallowRedisSaver, RedisSaver, ShallowRedisSaver
     from rtmem.errors import RtmemError
+    from rtmem.pointers import AsyncPointers, Pointers
     from rtmem.settings import Settings
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncPointers",
     "AsyncRedisSaver",
     "AsyncShallowRedisSaver",
+    "Pointers",
     "RedisSaver",
     "RtmemError",
     "Settings",
@@ -23,10 +26,12 @@ __all__ = [
 ]
 
 _HOME = {
+    "AsyncPointers": "rtmem.pointers",
     "AsyncRedisSaver": "rtmem.checkpoint",
     "AsyncShallowRedisSaver": "rtmem.checkpoint",
     "RedisSaver": "rtmem.checkpoint",
     "ShallowRedisSaver": "rtmem.checkpoint",
+    "Pointers": "rtmem.pointers",
     "RtmemError": "rtmem.errors",
     "Settings": "rtmem.settings",
 }

@@ -15,7 +15,10 @@ RtmemError
 │   ├── MalformedFrameError        a client sent something that is not a command
 │   ├── UnknownCommandError        a client sent a command this gateway does not know
 │   ├── NoSuchInterruptError       an answer to a question nobody asks
-│   └── NoSuchSubscriptionError    a subscription that this connection does not have
+│   ├── NoSuchSubscriptionError    a subscription that this connection does not have
+│   ├── TooLargeError              a value above the setting that limits it
+│   └── QueryError                 a pattern, path, range or continuation that cannot be used
+│       └── QueryLimitError        it can, and would take too long or answer too much
 ├── ServerError                    Redis could not do it
 │   ├── ServerUnavailableError     nobody answers, or the connection broke  (retryable)
 │   ├── ServerStartError           the embedded server died at start; its log says why
@@ -35,6 +38,9 @@ RtmemError
 │   ├── NewerLayoutError           written by a newer rtmem
 │   ├── StaleWriterError           the fencing token is older than the thread's
 │   └── ThreadDeletedError         a late write to a thread that was deleted meanwhile
+├── PointerNotFoundError           no such pointer, or not yours: nobody learns which
+│   └── PointerExpiredError        it was yours, and its time is over
+├── QuotaExceededError             a tenant's pointers would take more than its share
 ├── NotDurableError                stored, but not proved to be as durable as asked
 ├── RunInProgressError             the thread is busy with another run      (retryable)
 ├── DrainingError                  this gateway is shutting down            (retryable)
@@ -119,6 +125,18 @@ class NoSuchSubscriptionError(InvalidRequestError):
     pass
 
 
+class TooLargeError(InvalidRequestError):
+    pass
+
+
+class QueryError(InvalidRequestError):
+    pass
+
+
+class QueryLimitError(QueryError):
+    pass
+
+
 class ServerError(RtmemError):
     pass
 
@@ -192,6 +210,18 @@ class StaleWriterError(StorageError):
 
 
 class ThreadDeletedError(StorageError):
+    pass
+
+
+class PointerNotFoundError(RtmemError, LookupError):
+    pass
+
+
+class PointerExpiredError(PointerNotFoundError):
+    pass
+
+
+class QuotaExceededError(RtmemError):
     pass
 
 

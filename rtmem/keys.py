@@ -10,6 +10,11 @@ Function may touch them all, also in a Cluster.
     rtmem:t:{alice/support-7}:d      string   tombstone of a deleted thread, expires
     rtmem:t:{alice/support-7}:log    stream   events streamed to clients
     rtmem:t:{alice/support-7}:run    hash     who runs the thread (lease, fencing token)
+    rtmem:p:{alice/}:h               hash     pointers: their records, and what they lead to (lua/pointers_v1.lua)
+    rtmem:p:{alice/}:p               zset     which thread pins which pointer, and the other way round
+    rtmem:p:{alice/}:d               zset     what of the pointers is due when
+    rtmem:p:{alice/}:l               zset     ids of pointers by time of creation
+    rtmem:p:{alice/}:c:<id>:<n>      string   a chunk of the value that pointer <id> brought
     rtmem:threads:alice              zset     thread_ids of a principal; derived, can be rebuilt
     rtmem:run:alice/<run_id>         set      thread_ids that a run has written to; derived
     rtmem:barrier                    string   empty, expires; written to prove that all writes before it are durable
@@ -72,6 +77,26 @@ class ThreadKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class PointerKeys:
+    """The keys of all pointers of a principal; in one hash slot, so that quota and sharing can be exact."""
+
+    records: str
+    pins: str
+    due: str
+    ids: str
+    chunks: str  # what the keys of chunks begin with
+
+    @property
+    def all(self) -> tuple[str, str, str, str, str]:
+        """As every function takes them."""
+        return (self.records, self.pins, self.due, self.ids, self.chunks)
+
+    def chunk(self, host: str, number: int) -> str:
+        """Key of one chunk of the value that pointer `host` brought."""
+        return f"{self.chunks}{host}:{number}"
+
+
+@dataclass(frozen=True, slots=True)
 class Keys:
     """Key names below one prefix."""
 
@@ -83,6 +108,12 @@ class Keys:
         name = escape(check_id(thread_id, "thread_id"))
         base = f"{self.prefix}:t:{{{owner}/{name}}}:"
         return ThreadKeys(base + "c", base + "i", base + "d", base + "log", base + "run")
+
+    def pointers(self, principal: str) -> PointerKeys:
+        """Keys of the pointers of `principal`. Raises IdTooLongError."""
+        # With a slash in the tag, because an empty one would be none; no thread has a key below `p`.
+        base = f"{self.prefix}:p:{{{escape(check_id(principal, 'principal'))}/}}:"
+        return PointerKeys(base + "h", base + "p", base + "d", base + "l", base + "c:")
 
     def threads(self, principal: str) -> str:
         """Index of the threads of `principal`."""
@@ -103,6 +134,12 @@ class Keys:
         owner = "" if principal is None else escape(principal) + "/"
         base = re.sub(r"([*?\[\]\\^])", r"\\\1", f"{self.prefix}:t:{{{owner}")
         return base + "*}:c"
+
+    def pointer_pattern(self, principal: str | None = None, what: str = "h") -> str:
+        """SCAN pattern of the keys of pointers that end in `what`, of `principal` or of everybody."""
+        owner = "" if principal is None else escape(principal) + "/}"
+        base = re.sub(r"([*?\[\]\\^])", r"\\\1", f"{self.prefix}:p:{{{owner}")
+        return base + ("*}:" if principal is None else ":") + what
 
     def parse_thread(self, key: str) -> tuple[str, str]:
         """(principal, thread_id) of any key of a thread."""

@@ -71,3 +71,116 @@ class LogPage(msgspec.Struct, frozen=True):
     last_seq: int  # where to read on
     complete: bool  # nothing more was there
     lost: LostEvents | None = None  # the last such place, if the page has one
+
+
+PointerKind = Literal["text", "bytes", "json", "table", "dataframe", "object"]
+"""What a value was when it was offloaded, and is again when it is resolved.
+
+text: str. bytes: bytes, among them images and audio. json: lists, dicts, strings, numbers, exactly as JSON keeps them;
+content blocks of messages too. table: pyarrow.Table. dataframe: pandas.DataFrame. object: whatever else LangGraph's
+serialiser takes (tuples, dates, messages, numpy arrays): it can be resolved, not looked into.
+"""
+
+PointerUnit = Literal["characters", "lines", "items", "rows", "bytes"]
+"""What a slice counts in. A line ends with \\n; an item is an element of an array or an entry of an object."""
+
+
+class Pointer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A value that was offloaded: what its record says, not the value itself. It is a name, and no right."""
+
+    id: str  # mp_ and 26 characters of base 32; random, never used twice
+    kind: PointerKind
+    media_type: str
+    bytes: int  # of the value as it is stored, before compression
+    tokens: int  # about how many it would have cost in a conversation: bytes / 4 of text, / 3 of JSON and tables
+    characters: int = 0  # of text and JSON
+    lines: int = 0  # of text and JSON
+    items: int = 0  # elements of an array, entries of an object, rows of a table
+    shape: str = ""  # "array of 5,000 objects {id: integer, name: string}", "320 x 200 pixels"
+    head: str = ""  # the beginning, as a model sees it; the same for the same value
+    tail: str = ""  # the end; empty if the head is all
+    name: str = ""  # what whoever offloaded it called it
+    hash: str = ""  # BLAKE3 of the stored bytes, 64 hexadecimal digits
+    created_at_ms: int = 0  # by the clock of Redis, Unix time
+    expires_at_ms: int = 0  # 0: it lives as long as what pins it
+
+
+class Slice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of a value."""
+
+    unit: PointerUnit
+    start: int  # of the first one
+    count: int  # how many there are in `content`; a last one may be cut, see `continuation`
+    total: int  # of the whole value
+    content: Any  # characters and lines: str. bytes: bytes. items and rows: list (entries of an object: pairs)
+    excerpt: str = ""  # the beginning of the next item or row, where that one alone is too large for an answer
+    continuation: str = ""  # gets what follows; empty: nothing does
+
+
+class Match(msgspec.Struct, frozen=True, kw_only=True):
+    """A place where a pattern was found."""
+
+    start: int  # in characters of the value
+    line: int  # counted from 0
+    text: str  # the match, with what stands around it in its line, cut at a bound
+    match: str  # the match itself, cut at a bound
+
+
+class Matches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a search found."""
+
+    matches: tuple[Match, ...]
+    searched_characters: int  # how far this answer looked, from the beginning of the value
+    characters: int  # of the value
+    continuation: str = ""  # looks further; empty: all was looked at
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an expression selected, as JSON text: whole, or as much as one answer may have."""
+
+    text: str
+    characters: int  # of the whole answer
+    start: int = 0  # where in it `text` begins
+    continuation: str = ""
+
+
+class PointerPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Some pointers of a scope, newest first."""
+
+    pointers: tuple[Pointer, ...]
+    continuation: str = ""
+
+
+class PointerUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pointers of a scope take."""
+
+    pointers: int
+    values: int  # equal ones are stored once
+    bytes: int  # stored, records included
+    bytes_max: int  # the quota; 0: none
+    uploading_bytes: int = 0  # promised to uploads that are under way; they count too
+
+
+class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sweep did."""
+
+    expired: int  # pointers whose time was over
+    threads: int  # that were gone, and what only they pinned with them
+    uploads: int  # that had stopped half-way
+    more: bool = False  # it was broken off by its bound: sweep again
+
+
+class PointerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether what is stored of a scope's pointers fits together."""
+
+    pointers: int
+    values: int
+    bytes: int
+    uploads: int
+    dangling: tuple[str, ...]  # what leads to something that is gone: data was lost
+    orphans: tuple[str, ...]  # what nothing leads to: memory is lost
+
+    @property
+    def sound(self) -> bool:
+        """Neither."""
+        return not (self.dangling or self.orphans)

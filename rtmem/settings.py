@@ -71,6 +71,25 @@ class Checkpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ack_timeout_ms: Positive = 5_000  # a write that is not proved by then raises NotDurableError, and stays readable
 
 
+class Pointers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Large values that conversations carry as pointers."""
+
+    prefix: str = "rtmem"
+    ttl_ms: Positive = 7 * 86_400_000  # of a pointer that was given neither a thread nor a ttl
+    value_bytes_max: Positive = 256 * 1024 * 1024  # of one value; a larger one raises TooLargeError
+    tenant_bytes_max: NotNegative = 4 * 1024 * 1024 * 1024  # of all pointers of a principal; 0: no quota
+    chunk_bytes: Annotated[int, Meta(ge=1024)] = 128 * 1024  # values are stored in pieces of about this size
+    batch_bytes: Annotated[int, Meta(ge=1024)] = 1024 * 1024  # of chunks in one round trip; a smaller value takes one
+    compress_bytes_min: NotNegative = 32 * 1024 * 1024  # zstd for values from here on; 0: never
+    preview_characters_max: Positive = 400  # head and tail together
+    output_characters_max: Positive = 8_000  # of one answer of slice, search or select, unless the caller says less
+    select_bytes_max: Positive = 8 * 1024 * 1024  # JSON that `select` may have to decode
+    compute_ms_max: Positive = 100  # of one search or select; a search then goes on with a continuation
+    grace_ms: Positive = 3_600_000  # how long a pinning thread may have no checkpoint before `sweep` takes it for gone
+    upload_ttl_ms: Positive = 600_000  # what an upload that stopped half-way leaves behind is swept after this
+    tombstone_ttl_ms: Positive = 86_400_000  # so long its owner is told that a pointer has expired
+
+
 class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The websocket gateway."""
 
@@ -113,6 +132,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     redis: Redis = Redis()
     server: Server = Server()
     checkpoint: Checkpoint = Checkpoint()
+    pointers: Pointers = Pointers()
     gateway: Gateway = Gateway()
     agent: Agent = Agent()
 

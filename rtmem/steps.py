@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 R = TypeVar("R")
 
-Argument: TypeAlias = bytes | str | int | float
+Argument: TypeAlias = bytes | memoryview | str | int | float
 Command: TypeAlias = tuple[Argument, ...]
 
 Lane: TypeAlias = Literal["auto", "large", "blocking", "durable"]

@@ -14,7 +14,8 @@ from typing import Any
 from rtmem.errors import FunctionMissingError
 from rtmem.steps import Argument, Batch, Command, Lane, Steps
 
-_LIBRARIES = {"rtmem_v1_checkpoint": "checkpoints_v1.lua"}
+_LIBRARIES = {"rtmem_v1_checkpoint": "checkpoints_v1.lua", "rtmem_v1_pointers": "pointers_v1.lua"}
+_CALLS = ("FCALL", "FCALL_RO")
 
 
 def call(
@@ -32,6 +33,21 @@ def call(
 
     Redis: 1 round trip, 2 with both `before` and `beside`; 2 more when a server is met that lacks the library.
     """
+    replies = yield from call_with(name, keys, args, before=before, beside=beside, lane=lane, read_only=read_only)
+    return replies[0]
+
+
+def call_with(
+    name: str,
+    keys: Sequence[str],
+    args: Sequence[Argument],
+    *,
+    before: Sequence[Command] = (),
+    beside: Sequence[Command] = (),
+    lane: Lane = "auto",
+    read_only: bool = False,
+) -> Steps[list[Any]]:
+    """Like `call`, and return the replies of the commands `beside` too, behind that of the function."""
     command: Command = ("FCALL_RO" if read_only else "FCALL", name, len(keys), *keys, *args)
     # A transaction must stay in one slot of a Cluster, and the commands beside are about other keys.
     batch = Batch((*before, command), atomic=True, lane=lane) if before else Batch((command, *beside), lane=lane)
@@ -39,12 +55,13 @@ def call(
         replies = yield batch
     except FunctionMissingError:
         # FLUSHALL keeps functions; FUNCTION FLUSH, a new server and a replica that was promoted early do not.
-        yield Batch((("FUNCTION", "LOAD", "REPLACE", library_of(name)),))
+        for library in dict.fromkeys(library_of(str(each[1])) for each in batch.commands if str(each[0]) in _CALLS):
+            yield Batch((("FUNCTION", "LOAD", "REPLACE", library),))
         replies = yield batch
-    reply = replies[len(before)]
+    replies = replies[len(before) :]
     if before and beside:
-        yield Batch(tuple(beside))
-    return reply
+        replies += yield Batch(tuple(beside))
+    return replies
 
 
 @cache

@@ -42,8 +42,12 @@ STRANGERS = {(2, 1)}
 SHARED_MOVES = {
     *("pointers", "retrieval", "vector_index", "functions", "text_query", "lexical_guard"),
     *("drafts", "restore", "heads", "places", "sharing"),
+    *("pointer_lifetimes", "pointer_reading", "pointer_search", "pointer_select", "pointer_inspection"),
 }
-SHAPES = {"serde", "fingerprints", "messages", "replies", "expiry", "clones"}
+SHAPES = {
+    *("serde", "fingerprints", "messages", "replies", "expiry", "clones"),
+    *("pointer_values", "pointer_chunks", "pointer_previews", "pointer_continuations"),
+}
 
 IO_LIBRARIES = {"redis", "socket", "asyncio", "anyio", "subprocess", "selectors", "httpx", "websockets"}
 # Folders that must not reach for these: who asks never acts, and who translates never speaks to Redis itself.

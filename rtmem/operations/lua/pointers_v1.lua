@@ -1,0 +1,459 @@
+#!lua name=rtmem_v1_pointers
+
+--[[ Pointers of one principal. Every function is one atomic step.
+
+KEYS  1  h  hash  what is known, see below
+      2  p  zset  pins, score 0, read by the order of their bytes:  t<thread>NUL<id>  and  u<id>NUL<holder>,
+                  where a holder is t<thread>, or m for a pin by hand
+      3  d  zset  what is due, by Unix time in ms:  x<id> a pointer's own end   y<id> the end of a tombstone
+                  q<thread> look whether this thread still lives   k<id> an upload is late
+      4  l  zset  <created, 13 digits><id>, score 0: every pointer, oldest first
+      5     what the keys of chunks begin with. Chunk n of what pointer <id> brought is a string <prefix><id>:<n>.
+
+Which chunks a pointer has is known only in here, so their keys cannot be declared; they carry the hash tag of those
+that are, and Redis itself refuses a function the keys of another slot.
+
+Fields of h
+  v           version of this layout
+  r<id>       record of a pointer: created, expires (0: never), doubles; 32 bytes of key; then what only Python reads
+  o<id>       tombstone of a pointer whose time was over
+  b<key>      manifest of a value: one letter ("r" raw, "z" zstd), the 29 characters of the id that its chunks lie
+              under, bytes stored and number of chunks, doubles; then for each chunk where it ends, four doubles:
+              in bytes, characters, line ends, items
+  s<key>      checksums of the chunks, 16 bytes each
+  n<key>      how many pointers lead to it: equal values of one principal are stored once
+  k<id>       an upload under way: "<chunks> <bytes>"
+  bytes, values, uploading   sums over the above
+
+A value above one batch is written in several: `begin` claims room for it, SETs bring the chunks, `commit` makes all of
+it visible. Chunks have a time to live until `commit` takes it away, so nothing that is broken off stays: `sweep` frees
+what a late claim names, and Redis itself what not even a claim names any more.
+]]
+
+local LAYOUT = 1
+local ID_BYTES = 29
+local MANIFEST = 46         -- where the ends of the first chunk begin: 1 + 29 + 2 * 8 bytes before it
+local LIST_LOOKED_MAX = 1000
+local FREED_MAX = 5000      -- chunks that one step of a sweep or release may free
+
+local function now_ms()
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+local function whole(number) return string.format('%.0f', number) end
+
+local function check_layout(h)
+  local version = redis.call('HGET', h, 'v')
+  if version and tonumber(version) > LAYOUT then
+    error({err = 'RTMEM_LAYOUT pointers are stored in layout ' .. version .. ', this library knows up to ' .. LAYOUT})
+  end
+  return version
+end
+
+local function open_record(raw)
+  local created, expires = struct.unpack('<dd', raw)
+  return {created = created, expires = expires, hash = raw:sub(17, 48), raw = raw}
+end
+
+local function open_manifest(raw)
+  local stored, chunks = struct.unpack('<dd', raw, 31)
+  return {codec = raw:sub(1, 1), host = raw:sub(2, 30), stored = stored, chunks = chunks, raw = raw}
+end
+
+local function chunk_key(keys, host, number) return keys[5] .. host .. ':' .. whole(number) end
+
+local function is_pinned(keys, id)
+  return #redis.call('ZRANGEBYLEX', keys[2], '[u' .. id .. '\0', '(u' .. id .. '\1', 'LIMIT', 0, 1) > 0
+end
+
+local function is_alive(keys, id, record, now)
+  return record.expires > now or is_pinned(keys, id)
+end
+
+-- The record of a living pointer; else nil and whether it has expired.
+local function find(keys, id, now)
+  check_layout(keys[1])
+  local raw = redis.call('HGET', keys[1], 'r' .. id)
+  if not raw then return nil, redis.call('HEXISTS', keys[1], 'o' .. id) == 1 end
+  local record = open_record(raw)
+  if not is_alive(keys, id, record, now) then return nil, true end
+  return record
+end
+
+local function add_to(keys, field, number)
+  if number ~= 0 then redis.call('HINCRBY', keys[1], field, whole(number)) end
+end
+
+local function sum_of(keys, field) return tonumber(redis.call('HGET', keys[1], field) or '0') end
+
+local function free_chunks(keys, host, chunks)
+  for number = 0, chunks - 1 do redis.call('UNLINK', chunk_key(keys, host, number)) end
+  return chunks
+end
+
+local function drop_claim(keys, id)
+  local claim = redis.call('HGET', keys[1], 'k' .. id)
+  if not claim then return nil end
+  local chunks, bytes = claim:match('^(%d+) (%d+)$')
+  redis.call('HDEL', keys[1], 'k' .. id)
+  redis.call('ZREM', keys[3], 'k' .. id)
+  add_to(keys, 'uploading', -tonumber(bytes))
+  return tonumber(chunks), tonumber(bytes)
+end
+
+local function add_pin(keys, id, holder, due)
+  redis.call('ZADD', keys[2], 0, 'u' .. id .. '\0' .. holder)
+  if holder:sub(1, 1) == 't' then
+    redis.call('ZADD', keys[2], 0, holder .. '\0' .. id)
+    redis.call('ZADD', keys[3], whole(due), 'q' .. holder:sub(2))
+  end
+end
+
+local function remove_pin(keys, id, holder)
+  redis.call('ZREM', keys[2], 'u' .. id .. '\0' .. holder, holder .. '\0' .. id)
+end
+
+-- Take a pointer out, and its value with the last one that led to it. Replies how many chunks that freed.
+local function take_out(keys, id, record, now, tombstone_ttl_ms)
+  local h, freed = keys[1], 0
+  for _, pin in ipairs(redis.call('ZRANGEBYLEX', keys[2], '[u' .. id .. '\0', '(u' .. id .. '\1')) do
+    remove_pin(keys, id, pin:sub(ID_BYTES + 3))
+  end
+  redis.call('HDEL', h, 'r' .. id)
+  redis.call('ZREM', keys[3], 'x' .. id)
+  redis.call('ZREM', keys[4], string.format('%013.0f', record.created) .. id)
+  local bytes = #record.raw
+  if redis.call('HINCRBY', h, 'n' .. record.hash, -1) <= 0 then
+    local manifest, sums = unpack(redis.call('HMGET', h, 'b' .. record.hash, 's' .. record.hash))
+    if manifest then
+      local m = open_manifest(manifest)
+      freed = free_chunks(keys, m.host, m.chunks)
+      bytes = bytes + #manifest + #(sums or '') + m.stored
+    end
+    redis.call('HDEL', h, 'b' .. record.hash, 's' .. record.hash, 'n' .. record.hash)
+    add_to(keys, 'values', -1)
+  end
+  add_to(keys, 'bytes', -bytes)
+  if tombstone_ttl_ms then
+    redis.call('HSET', h, 'o' .. id, whole(now))
+    redis.call('ZADD', keys[3], whole(now + tombstone_ttl_ms), 'y' .. id)
+  end
+  return freed
+end
+
+-- Writing -------------------------------------------------------------------
+
+-- Before a value above one batch is sent.
+-- ARGV  1 id  2 hash  3 chunks  4 bytes  5 quota or 0  6 how long it may take, in ms
+-- Replies  {'have'} an equal value is there: only link to it   {'go'}   {'quota', bytes in use}
+local function begin(keys, argv)
+  local h, id = keys[1], argv[1]
+  check_layout(h)
+  if redis.call('HEXISTS', h, 'b' .. argv[2]) == 1 then return {'have'} end
+  if redis.call('HEXISTS', h, 'k' .. id) == 1 then return {'go'} end -- sent again after a lost connection
+  local used = sum_of(keys, 'bytes') + sum_of(keys, 'uploading')
+  if argv[5] ~= '0' and used + tonumber(argv[4]) > tonumber(argv[5]) then return {'quota', whole(used)} end
+  redis.call('HSET', h, 'v', LAYOUT, 'k' .. id, argv[3] .. ' ' .. argv[4])
+  redis.call('ZADD', keys[3], whole(now_ms() + tonumber(argv[6])), 'k' .. id)
+  add_to(keys, 'uploading', tonumber(argv[4]))
+  return {'go'}
+end
+
+-- Make a value and the pointer to it visible.
+-- ARGV  1 'new' its chunks came with this transaction, 'claimed' they came after `begin`, 'link' they are there
+--       2 id  3 hash  4 what only Python reads  5 ttl_ms or 0  6 holder or ''  7 grace_ms  8 quota or 0
+--       9 manifest  10 checksums
+-- Replies  {'ok', created, expires, chunks freed}   {'quota', bytes in use}
+--          {'late'} there is nothing to link to (any more): send everything again
+local function commit(keys, argv)
+  local h, mode, id, hash = keys[1], argv[1], argv[2], argv[3]
+  check_layout(h)
+  local mine = argv[9] ~= '' and open_manifest(argv[9])
+  local there, own_raw = unpack(redis.call('HMGET', h, 'b' .. hash, 'r' .. id))
+  local function refuse(reply)
+    if mine then free_chunks(keys, id, mine.chunks) end
+    drop_claim(keys, id)
+    return reply
+  end
+  if own_raw then
+    -- Sent again after a lost connection. The chunks came again too, and are waste if another's serve.
+    local own = open_record(own_raw)
+    if mine and there and open_manifest(there).host ~= id then free_chunks(keys, id, mine.chunks) end
+    if mine and there and open_manifest(there).host == id then
+      for number = 0, mine.chunks - 1 do redis.call('PERSIST', chunk_key(keys, id, number)) end
+    end
+    return {'ok', whole(own.created), whole(own.expires)}
+  end
+  if not there and (not mine or (mode == 'claimed' and redis.call('HEXISTS', h, 'k' .. id) == 0)) then
+    return refuse({'late'})
+  end
+  local now = now_ms()
+  local expires = argv[5] ~= '0' and now + tonumber(argv[5]) or 0
+  local raw = struct.pack('<dd', now, expires) .. hash .. argv[4]
+  local bytes = #raw
+  if not there then bytes = bytes + mine.stored + #argv[9] + #argv[10] end
+  local claim = redis.call('HGET', h, 'k' .. id)
+  local used = sum_of(keys, 'bytes') + sum_of(keys, 'uploading') - (claim and tonumber(claim:match('%d+$')) or 0)
+  if argv[8] ~= '0' and used + bytes > tonumber(argv[8]) then return refuse({'quota', whole(used)}) end
+  if not there then
+    for number = 0, mine.chunks - 1 do
+      if redis.call('PERSIST', chunk_key(keys, id, number)) == 0 then return refuse({'late'}) end
+    end
+    redis.call('HSET', h, 'b' .. hash, argv[9], 's' .. hash, argv[10])
+    add_to(keys, 'values', 1)
+  elseif mine then
+    free_chunks(keys, id, mine.chunks)
+  end
+  drop_claim(keys, id)
+  redis.call('HSET', h, 'v', LAYOUT, 'r' .. id, raw)
+  redis.call('HINCRBY', h, 'n' .. hash, 1)
+  add_to(keys, 'bytes', bytes)
+  redis.call('ZADD', keys[4], 0, string.format('%013.0f', now) .. id)
+  if expires > 0 then redis.call('ZADD', keys[3], whole(expires), 'x' .. id) end
+  if argv[6] ~= '' then add_pin(keys, id, argv[6], now + tonumber(argv[7])) end
+  return {'ok', whole(now), whole(expires)}
+end
+
+-- An upload that will not be finished.  ARGV  1 id
+local function abandon(keys, argv)
+  local chunks = drop_claim(keys, argv[1])
+  return chunks and free_chunks(keys, argv[1], chunks) or 0
+end
+
+-- Reading -------------------------------------------------------------------
+
+-- ARGV  1 id
+-- Replies  nil  {'expired'}  {'ok', record, manifest, checksums}; manifest nil where it is lost
+local function open(keys, argv)
+  local record, expired = find(keys, argv[1], now_ms())
+  if not record then return expired and {'expired'} or false end
+  local found = redis.call('HMGET', keys[1], 'b' .. record.hash, 's' .. record.hash)
+  return {'ok', record.raw, found[1], found[2]}
+end
+
+-- Where chunk `number` (from 0) ends in column 0 bytes, 1 characters, 2 line ends, 3 items; chunk -1 ends at 0.
+local function end_of(m, number, column)
+  if number < 0 then return 0 end
+  return (struct.unpack('<d', m.raw, MANIFEST + 1 + (number * 4 + column) * 8))
+end
+
+local function chunk_of(m, column, position)
+  local low, high = 0, m.chunks - 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if end_of(m, middle, column) > position then high = middle else low = middle + 1 end
+  end
+  return low
+end
+
+-- The bytes from..till of a value that is stored raw.
+local function read_bytes(keys, m, from, till)
+  local parts, number = {}, chunk_of(m, 0, from)
+  while from < till do
+    local first, stop = end_of(m, number - 1, 0), math.min(till, end_of(m, number, 0))
+    local part = redis.call('GETRANGE', chunk_key(keys, m.host, number), whole(from - first), whole(stop - first - 1))
+    if #part ~= stop - from then error({err = 'RTMEM_CORRUPT a chunk of a value is gone or too short'}) end
+    parts[#parts + 1] = part
+    from, number = stop, number + 1
+  end
+  return table.concat(parts)
+end
+
+-- A part of a value, if it is small and its bytes can be told without looking into chunks.
+-- ARGV  1 id   2 'bytes', 'characters' or another unit   3 start   4 count   5 how many bytes may travel this way
+-- Replies  nil  {'expired'}  {'part', record, total, bytes}  {'all', record, manifest, bytes}  {'ok', record, manifest}
+local function slice(keys, argv)
+  local record, expired = find(keys, argv[1], now_ms())
+  if not record then return expired and {'expired'} or false end
+  local raw = redis.call('HGET', keys[1], 'b' .. record.hash)
+  if not raw then return {'ok', record.raw} end
+  local m = open_manifest(raw)
+  local last, most = m.chunks - 1, tonumber(argv[5])
+  local column = argv[2] == 'bytes' and 0 or argv[2] == 'characters' and 1
+  if m.codec == 'r' and column then
+    local total = end_of(m, last, column)
+    local from = math.min(tonumber(argv[3]), total)
+    local till = math.min(from + tonumber(argv[4]), total)
+    local shift = 0
+    if column == 1 and from < till then
+      local first, stop = chunk_of(m, 1, from), chunk_of(m, 1, till - 1)
+      shift = end_of(m, first - 1, 0) - end_of(m, first - 1, 1)
+      -- As many bytes as characters: all of them are ASCII, and a position is a byte.
+      if end_of(m, stop, 0) - end_of(m, stop, 1) ~= shift then shift = nil end
+    end
+    if shift and till - from <= most then
+      return {'part', record.raw, whole(total), read_bytes(keys, m, from + shift, till + shift)}
+    end
+  end
+  local bytes = end_of(m, last, 0)
+  if m.codec == 'r' and bytes <= most then return {'all', record.raw, raw, read_bytes(keys, m, 0, bytes)} end
+  return {'ok', record.raw, raw}
+end
+
+-- ARGV  1 'all', newest first, or 'thread', by id   2 thread   3 where to go on, or ''   4 how many
+-- Replies  {where to go on or '', id, record, id, record, ...}
+local function list(keys, argv)
+  check_layout(keys[1])
+  local now, page, members = now_ms(), {''}, nil
+  if argv[1] == 'thread' then
+    local first = 't' .. argv[2] .. '\0'
+    members = redis.call('ZRANGEBYLEX', keys[2], argv[3] ~= '' and '(' .. first .. argv[3] or '[' .. first,
+      '(t' .. argv[2] .. '\1', 'LIMIT', 0, LIST_LOOKED_MAX)
+  else
+    local newest = argv[3] ~= '' and '(' .. argv[3] or '+'
+    members = redis.call('ZREVRANGEBYLEX', keys[4], newest, '-', 'LIMIT', 0, LIST_LOOKED_MAX)
+  end
+  for at, member in ipairs(members) do
+    local id = member:sub(-ID_BYTES)
+    local record = find(keys, id, now)
+    if record then page[#page + 1], page[#page + 2] = id, record.raw end
+    if (#page - 1) / 2 >= tonumber(argv[4]) or at == LIST_LOOKED_MAX then
+      if at < #members or at == LIST_LOOKED_MAX then page[1] = argv[1] == 'thread' and id or member end
+      break
+    end
+  end
+  return page
+end
+
+-- Living and ending ---------------------------------------------------------
+
+-- ARGV  1 id  2 holder  3 grace_ms   Replies  1, 0 no such pointer, -1 expired
+local function pin(keys, argv)
+  local now = now_ms()
+  local record, expired = find(keys, argv[1], now)
+  if not record then return expired and -1 or 0 end
+  add_pin(keys, argv[1], argv[2], now + tonumber(argv[3]))
+  return 1
+end
+
+-- ARGV  1 id  2 holder  3 ttl_ms of a tombstone   Replies as pin
+local function unpin(keys, argv)
+  local now, id = now_ms(), argv[1]
+  local record, expired = find(keys, id, now)
+  if not record then return expired and -1 or 0 end
+  remove_pin(keys, id, argv[2])
+  if not is_alive(keys, id, record, now) then take_out(keys, id, record, now, tonumber(argv[3])) end
+  return 1
+end
+
+-- ARGV  1 id   Replies 1, or 0 if there was none
+local function delete(keys, argv)
+  check_layout(keys[1])
+  local raw = redis.call('HGET', keys[1], 'r' .. argv[1])
+  if not raw then return 0 end
+  local now = now_ms()
+  local record = open_record(raw)
+  local alive = is_alive(keys, argv[1], record, now)
+  take_out(keys, argv[1], record, now)
+  return alive and 1 or 0
+end
+
+-- A thread is gone: so are its pins, and what nothing else keeps.
+-- ARGV  1 thread  2 how many pins at most  3 ttl_ms of tombstones  4 the time it was due at, or '': whatever it is
+-- Replies  1 there are more, 0 done
+local function release(keys, argv)
+  check_layout(keys[1])
+  local now, due = now_ms(), 'q' .. argv[1]
+  -- Pinned again while somebody looked whether the thread lives.
+  if argv[4] ~= '' and redis.call('ZSCORE', keys[3], due) ~= argv[4] then return 0 end
+  local first = 't' .. argv[1] .. '\0'
+  local pins = redis.call('ZRANGEBYLEX', keys[2], '[' .. first, '(t' .. argv[1] .. '\1', 'LIMIT', 0, argv[2])
+  local freed = 0
+  for at, member in ipairs(pins) do
+    local id = member:sub(-ID_BYTES)
+    remove_pin(keys, id, 't' .. argv[1])
+    local raw = redis.call('HGET', keys[1], 'r' .. id)
+    if raw then
+      local record = open_record(raw)
+      if not is_alive(keys, id, record, now) then freed = freed + take_out(keys, id, record, now, tonumber(argv[3])) end
+    end
+    if at < #pins and freed >= FREED_MAX then
+      redis.call('ZADD', keys[3], 0, due) -- whatever becomes of the caller, the next sweep goes on
+      return 1
+    end
+  end
+  if #pins < tonumber(argv[2]) then
+    redis.call('ZREM', keys[3], due)
+    return 0
+  end
+  redis.call('ZADD', keys[3], 0, due)
+  return 1
+end
+
+-- A thread lives: look again later.  ARGV  1 thread  2 the time it was due at  3 in how many ms
+local function keep(keys, argv)
+  if redis.call('ZSCORE', keys[3], 'q' .. argv[1]) ~= argv[2] then return 0 end
+  local pins = redis.call('ZRANGEBYLEX', keys[2], '[t' .. argv[1] .. '\0', '(t' .. argv[1] .. '\1', 'LIMIT', 0, 1)
+  if #pins == 0 then return redis.call('ZREM', keys[3], 'q' .. argv[1]) end
+  return redis.call('ZADD', keys[3], whole(now_ms() + tonumber(argv[3])), 'q' .. argv[1])
+end
+
+-- What a thread pins, its copy pins too.
+-- ARGV  1 thread  2 its copy  3 where to go on, or ''  4 how many  5 grace_ms   Replies where to go on, or ''
+local function copy_pins(keys, argv)
+  check_layout(keys[1])
+  local now, first = now_ms(), 't' .. argv[1] .. '\0'
+  local pins = redis.call('ZRANGEBYLEX', keys[2], argv[3] ~= '' and '(' .. first .. argv[3] or '[' .. first,
+    '(t' .. argv[1] .. '\1', 'LIMIT', 0, argv[4])
+  for _, member in ipairs(pins) do
+    add_pin(keys, member:sub(-ID_BYTES), 't' .. argv[2], now + tonumber(argv[5]))
+  end
+  return #pins < tonumber(argv[4]) and '' or pins[#pins]:sub(-ID_BYTES)
+end
+
+-- One step of what is due.
+-- ARGV  1 how many  2 ttl_ms of tombstones
+-- Replies  {pointers expired, uploads given up, 1 if there is more, thread, due, thread, due, ...}: threads to look at
+local function sweep(keys, argv)
+  check_layout(keys[1])
+  local now, most, freed = now_ms(), tonumber(argv[1]), 0
+  local due = redis.call('ZRANGEBYSCORE', keys[3], '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, most)
+  local reply = {0, 0, #due / 2 == most and 1 or 0}
+  for at = 1, #due, 2 do
+    local kind, name = due[at]:sub(1, 1), due[at]:sub(2)
+    if kind == 'x' then
+      local raw = redis.call('HGET', keys[1], 'r' .. name)
+      local record = raw and open_record(raw)
+      if record and not is_alive(keys, name, record, now) then
+        freed = freed + take_out(keys, name, record, now, tonumber(argv[2]))
+        reply[1] = reply[1] + 1
+      else
+        redis.call('ZREM', keys[3], due[at]) -- pinned: it lives on, without an end of its own
+      end
+    elseif kind == 'y' then
+      redis.call('HDEL', keys[1], 'o' .. name)
+      redis.call('ZREM', keys[3], due[at])
+    elseif kind == 'k' then
+      local chunks = drop_claim(keys, name)
+      if chunks then
+        freed = freed + free_chunks(keys, name, chunks)
+        reply[2] = reply[2] + 1
+      else
+        redis.call('ZREM', keys[3], due[at])
+      end
+    else
+      reply[#reply + 1], reply[#reply + 2] = name, due[at + 1]
+    end
+    if freed >= FREED_MAX then
+      reply[3] = 1
+      break
+    end
+  end
+  return reply
+end
+
+redis.register_function{function_name = 'rtmem_v1_pointers_open', callback = open, flags = {'no-writes'}}
+redis.register_function{function_name = 'rtmem_v1_pointers_slice', callback = slice, flags = {'no-writes'}}
+redis.register_function{function_name = 'rtmem_v1_pointers_list', callback = list, flags = {'no-writes'}}
+redis.register_function('rtmem_v1_pointers_begin', begin)
+redis.register_function('rtmem_v1_pointers_commit', commit)
+redis.register_function('rtmem_v1_pointers_pin', pin)
+redis.register_function('rtmem_v1_pointers_copy_pins', copy_pins)
+-- Freeing must work when Redis is full.
+redis.register_function{function_name = 'rtmem_v1_pointers_abandon', callback = abandon, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_pointers_unpin', callback = unpin, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_pointers_delete', callback = delete, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_pointers_release', callback = release, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_pointers_keep', callback = keep, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_pointers_sweep', callback = sweep, flags = {'allow-oom'}}

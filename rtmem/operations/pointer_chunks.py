@@ -1,0 +1,102 @@
+"""Which chunks hold a part of a value: the manifest, as lua/pointers_v1.lua keeps it."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from xxhash import xxh3_128_digest
+
+from rtmem.errors import CorruptRecordError
+from rtmem.operations.pointer_values import Encoded, decompress
+from rtmem.records import PointerUnit
+
+_HEAD: Final = struct.Struct("<c29sdd")
+_RECORD: Final = struct.Struct("<dd32s")
+_SUM_BYTES: Final = 16
+
+COLUMNS: Final[dict[PointerUnit, int]] = {"bytes": 0, "characters": 1, "lines": 2, "items": 3, "rows": 3}
+
+
+def pack_manifest(host: str, value: Encoded) -> tuple[bytes, bytes]:
+    """The manifest of a value whose chunks lie under pointer `host`, and its checksums."""
+    head = _HEAD.pack(value.codec.encode(), host.encode(), value.stored_bytes, len(value.chunks))
+    return head + value.ends.tobytes(), b"".join(value.sums)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The part of a pointer's record that the functions read too."""
+
+    created_at_ms: int
+    expires_at_ms: int
+    hash: bytes
+    info: bytes
+
+    @classmethod
+    def unpack(cls, raw: bytes) -> Record:
+        created, expires, digest = _RECORD.unpack_from(raw)
+        return cls(int(created), int(expires), digest, raw[_RECORD.size :])
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Where the chunks of a value are, and where each of them ends."""
+
+    codec: str
+    host: str
+    stored_bytes: int
+    chunks: int
+    columns: tuple[array[float], ...]  # ends of the chunks in bytes, characters, line ends, items
+    sums: bytes = b""
+
+    @classmethod
+    def unpack(cls, raw: bytes, sums: bytes = b"") -> Manifest:
+        codec, host, stored, chunks = _HEAD.unpack_from(raw)
+        ends = array("d", raw[_HEAD.size :])
+        return cls(codec.decode(), host.decode(), int(stored), int(chunks), tuple(ends[k::4] for k in range(4)), sums)
+
+    def total(self, column: int) -> int:
+        """How many bytes, characters, line ends or items the value has."""
+        return int(self.columns[column][-1]) if self.chunks else 0
+
+    def begin(self, number: int, column: int) -> int:
+        """Where chunk `number` begins."""
+        return int(self.columns[column][number - 1]) if number else 0
+
+    def end(self, number: int, column: int) -> int:
+        """Where chunk `number` ends."""
+        return int(self.columns[column][number])
+
+    def chunk_at(self, position: int, column: int) -> int:
+        """The chunk that holds `position`; the number of chunks if it is at or behind the end."""
+        return bisect_right(self.columns[column], position)
+
+    def open(self, number: int, stored: bytes | None, pointer_id: str) -> bytes:
+        """Chunk `number` as it was offloaded. Raises CorruptRecordError if it is gone or is not what it was."""
+        if stored is None:
+            raise corrupt(pointer_id, f"chunk {number} of {self.chunks} is gone")
+        if self.sums and xxh3_128_digest(stored) != self.sums[number * _SUM_BYTES : (number + 1) * _SUM_BYTES]:
+            raise corrupt(pointer_id, f"chunk {number} of {self.chunks} is not what was stored: its checksum differs")
+        return decompress(self.codec, stored)
+
+    def batches(self, first: int, stop: int, batch_bytes: int) -> Iterator[range]:
+        """The chunks from `first` up to `stop`, in runs of about so many bytes."""
+        begin = first
+        for number in range(first, stop):
+            if number > begin and self.end(number, 0) - self.begin(begin, 0) > batch_bytes:
+                yield range(begin, number)
+                begin = number
+        if begin < stop:
+            yield range(begin, stop)
+
+
+def corrupt(pointer_id: str, what: str) -> CorruptRecordError:
+    """The error for a pointer whose value is damaged."""
+    return CorruptRecordError(
+        f"pointer {pointer_id}: {what}; the value cannot be read: call the tool again that made it", pointer=pointer_id
+    )

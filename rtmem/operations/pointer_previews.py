@@ -1,0 +1,290 @@
+"""What is told of a value in place of it: shape, head and tail, and how to get more. Pure functions of the value.
+
+The same value always gives the same text, so that a prompt that was cached stays cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import orjson
+import regex
+
+from rtmem.records import Pointer, PointerKind
+
+_GRAPHEME: Final = regex.compile(r"\X")
+_WINDOW: Final = 64
+_SNIFFED_CHARACTERS_MAX: Final = 1024 * 1024  # longer text is not parsed to see whether it is JSON
+_SHAPE_CHARACTERS_MAX: Final = 300
+_FIELDS_MAX: Final = 12
+_SAMPLED: Final = 20  # elements of an array whose fields are looked at
+_STRING_CHARACTERS_MAX: Final = 60
+_DEPTH_MAX: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a model needs to decide whether to look closer."""
+
+    shape: str
+    head: str
+    tail: str = ""
+    items: int = 0  # elements of an array, entries of an object, rows of a table
+
+
+def preview(kind: PointerKind, media_type: str, value: Any, characters_max: int) -> Preview:
+    """The preview of a value that was offloaded as `kind`."""
+    if kind == "text":
+        parsed = _parsed(value)
+        if parsed is not _NOTHING:
+            head = json_head(parsed, characters_max)
+            return Preview("JSON text: " + json_shape(parsed), head, items=len(parsed))
+        return Preview(_text_shape(value), *head_and_tail(value, characters_max))
+    if kind == "json":
+        items = len(value) if type(value) in (list, dict) else 0
+        return Preview(json_shape(value), json_head(value, characters_max), items=items)
+    if kind in ("table", "dataframe"):
+        return _table_preview(value, characters_max)
+    if kind == "bytes":
+        return Preview(bytes_shape(media_type, value), "")
+    return Preview(f"{type(value).__module__}.{type(value).__qualname__}{_array_shape(value)}", "")
+
+
+def estimate_tokens(kind: PointerKind, size: int) -> int:
+    """About how many tokens a value of `size` bytes would cost in a conversation.
+
+    Text has about 4 bytes of UTF-8 to a token, in English as in Russian or Chinese; digits and punctuation of JSON and
+    tables about 3; binary data would travel as base64.
+    """
+    return -(-size // 4) if kind == "text" else -(-size // 3)
+
+
+# Text ----------------------------------------------------------------------------------------------------------------
+
+
+def head_and_tail(text: str, characters_max: int) -> tuple[str, str]:
+    """The beginning of a text and, if it is longer than that, its end. No character is cut, however it is composed."""
+    if len(text) <= characters_max:
+        return text, ""
+    head = characters_max * 2 // 3
+    return text[: _boundary(text, head)], text[_boundary(text, len(text) - (characters_max - head), forward=True) :]
+
+
+def cut(text: str, characters_max: int) -> str:
+    """The beginning of a text, at most so many code points, ending between two characters as people see them."""
+    return text if len(text) <= characters_max else text[: _boundary(text, characters_max)]
+
+
+def printable(text: str) -> str:
+    """`text` as UTF-8 can carry it: half a surrogate pair becomes a question mark."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _boundary(text: str, at: int, *, forward: bool = False) -> int:
+    """The last place up to `at` (or the first from it on) where no grapheme cluster is cut (UAX 29)."""
+    if at <= 0 or at >= len(text):
+        return max(0, min(at, len(text)))
+    if text[at - 1].isascii() and text[at].isascii() and text[at] != "\n":
+        return at
+    # From a place that is surely one: after an ASCII character; else from somewhere, as a run of 64 marks is no text.
+    start = max(0, at - _WINDOW)
+    for back in range(at - 1, start, -1):
+        if text[back - 1].isascii() and text[back].isascii() and text[back] != "\n":
+            start = back
+            break
+    place = start
+    for cluster in _GRAPHEME.finditer(text, start, min(len(text), at + _WINDOW)):
+        if cluster.end() == at:
+            return at
+        if cluster.end() > at:
+            return cluster.end() if forward else place or at
+        place = cluster.end()
+    return at
+
+
+def _text_shape(text: str) -> str:
+    lines = text.count("\n") + (not text.endswith("\n") and bool(text))
+    return f"{lines:,} line{'s' * (lines != 1)}, {len(text):,} characters"
+
+
+_NOTHING: Final = object()
+
+
+def _parsed(text: str) -> Any:
+    """The array or object that a text is in JSON, if it is one."""
+    if not text[:64].lstrip().startswith(("{", "[")) or len(text) > _SNIFFED_CHARACTERS_MAX:
+        return _NOTHING
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return _NOTHING
+
+
+# JSON ----------------------------------------------------------------------------------------------------------------
+
+
+def json_shape(value: Any) -> str:
+    """What a JSON value is made of: "array of 5,000 objects {id: integer, name: string}"."""
+    return cut_with_mark(_shape(value, _DEPTH_MAX), _SHAPE_CHARACTERS_MAX)
+
+
+def _shape(value: Any, depth: int) -> str:
+    if type(value) is list:
+        if not value:
+            return "empty array"
+        kinds = sorted({_name(item) for item in value[:_SAMPLED]})
+        of = f"array of {len(value):,} {' or '.join(f'{kind}s' for kind in kinds)}"
+        if kinds == ["object"] and depth:
+            fields: dict[str, Any] = {}
+            for item in value[:_SAMPLED]:
+                for name, member in item.items():
+                    fields.setdefault(name, member)
+            return f"{of} {_fields(fields, depth - 1)}"
+        return of
+    if type(value) is dict:
+        if not value:
+            return "empty object"
+        return f"object {_fields(value, depth - 1)}" if depth else f"object of {len(value):,} fields"
+    return _name(value)
+
+
+def _fields(members: dict[str, Any], depth: int) -> str:
+    named = [
+        f"{cut_with_mark(name, 40)}: {_shape(member, depth)}" for name, member in islice(members.items(), _FIELDS_MAX)
+    ]
+    more = len(members) - len(named)
+    return "{" + ", ".join(named) + (f", and {more:,} more" if more > 0 else "") + "}"
+
+
+def _name(value: Any) -> str:
+    kind = type(value)
+    if kind is bool:
+        return "boolean"
+    return {str: "string", int: "integer", float: "number", dict: "object", list: "array"}.get(kind, "null")
+
+
+def json_head(value: Any, characters_max: int) -> str:
+    """The beginning of a JSON value with long strings and arrays shortened, so that one long field hides no other."""
+    for items_max, string_max in ((3, _STRING_CHARACTERS_MAX), (2, 30), (1, 15)):
+        text = orjson.dumps(_shortened(value, items_max, string_max, _DEPTH_MAX)).decode()
+        if len(text) <= characters_max:
+            break
+    return cut_with_mark(text, characters_max)
+
+
+def _shortened(value: Any, items_max: int, string_max: int, depth: int) -> Any:
+    if type(value) is str:
+        return cut_with_mark(value, string_max)
+    if type(value) in (list, dict) and not depth:
+        return "…"
+    if type(value) is list:
+        shown = [_shortened(item, items_max, string_max, depth - 1) for item in value[:items_max]]
+        more = len(value) - len(shown)
+        return [*shown, f"… {more:,} more"] if more > 0 else shown
+    if type(value) is dict:
+        members = {
+            cut_with_mark(name, 40): _shortened(member, items_max, string_max, depth - 1)
+            for name, member in islice(value.items(), _FIELDS_MAX)
+        }
+        more = len(value) - len(members)
+        return {**members, "…": f"{more:,} more"} if more > 0 else members
+    return value
+
+
+def cut_with_mark(text: str, characters_max: int) -> str:
+    """Like `cut`, with an ellipsis where something is missing."""
+    return text if len(text) <= characters_max else cut(text, characters_max - 1) + "…"
+
+
+# Tables and bytes ----------------------------------------------------------------------------------------------------
+
+
+def _table_preview(table: Any, characters_max: int) -> Preview:
+    if hasattr(table, "column_names"):
+        rows, names = table.num_rows, table.column_names
+        types = [str(kind) for kind in table.schema.types]
+        sample = [
+            [str(value) for value in column]
+            for column in zip(*(c.to_pylist() for c in _columns_of(table)), strict=True)
+        ]
+    else:
+        rows, names = len(table), [str(name) for name in table.columns]
+        types = [str(kind) for kind in table.dtypes]
+        sample = [[str(value) for value in row] for row in table.iloc[:3, :_FIELDS_MAX].itertuples(index=False)]
+    columns = [f"{cut_with_mark(name, 40)}: {kind}" for name, kind in zip(names[:_FIELDS_MAX], types, strict=False)]
+    more = f", and {len(names) - _FIELDS_MAX:,} more" if len(names) > _FIELDS_MAX else ""
+    shape = f"table of {rows:,} rows x {len(names):,} columns ({', '.join(columns)}{more})"
+    head = "\n".join(_line(row) for row in ([cut_with_mark(name, 40) for name in names[:_FIELDS_MAX]], *sample))
+    return Preview(cut_with_mark(shape, _SHAPE_CHARACTERS_MAX), cut_with_mark(head, characters_max), items=rows)
+
+
+def _columns_of(table: Any) -> list[Any]:
+    return list(table.slice(0, 3).columns[:_FIELDS_MAX])
+
+
+def _line(cells: Iterable[str]) -> str:
+    return " | ".join(cut_with_mark(cell.replace("\n", " "), 30) for cell in cells)
+
+
+def bytes_shape(media_type: str, raw: bytes) -> str:
+    """What can be told of bytes without a decoder: the size of a PNG or GIF, the channels and rate of a WAV."""
+    if media_type == "image/png" and len(raw) >= 24:
+        return f"{int.from_bytes(raw[16:20])} x {int.from_bytes(raw[20:24])} pixels"
+    if media_type == "image/gif" and len(raw) >= 10:
+        return f"{int.from_bytes(raw[6:8], 'little')} x {int.from_bytes(raw[8:10], 'little')} pixels"
+    if raw[:4] == b"RIFF" and raw[8:12] == b"WAVE" and len(raw) >= 28:
+        return f"{int.from_bytes(raw[22:24], 'little')} channels, {int.from_bytes(raw[24:28], 'little')} Hz"
+    return ""
+
+
+def _array_shape(value: Any) -> str:
+    shape, kind = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if type(shape) is tuple and kind is not None:
+        return f" of {kind}, {' x '.join(map(str, shape))}"
+    try:
+        return f" of {len(value):,}"
+    except TypeError:
+        return ""
+
+
+# Telling a model -----------------------------------------------------------------------------------------------------
+
+
+def size_text(size: int) -> str:
+    """ "1.2 MB"."""
+    if size < 1_000:
+        return f"{size} bytes"
+    return f"{size / 1e3:.1f} kB" if size < 1e6 else f"{size / 1e6:.1f} MB"
+
+
+def render(pointer: Pointer) -> str:
+    """What stands in a message in place of the value: its pointer, what it is, and how to see more of it."""
+    about = [pointer.media_type, size_text(pointer.bytes), f"about {pointer.tokens:,} tokens"]
+    lines = [f"[{pointer.name or 'value'} kept out of the conversation: {pointer.id}", f"{', '.join(about)}"]
+    if pointer.shape:
+        lines.append(pointer.shape)
+    if pointer.head:
+        lines.append(f"begins: {pointer.head}")
+    if pointer.tail:
+        lines.append(f"ends: {pointer.tail}")
+    lines.append(f"{how_to_see_more(pointer)}]")
+    return "\n".join(lines)
+
+
+def how_to_see_more(pointer: Pointer) -> str:
+    """One line for a model: which tools and units suit this value."""
+    units = {"table": "rows", "dataframe": "rows", "json": "items", "text": "lines"}.get(pointer.kind)
+    if pointer.kind == "json" and not pointer.items:
+        units = "characters"
+    if pointer.kind == "text" and (pointer.lines <= 1 or pointer.characters > 1_000 * pointer.lines):
+        units = "characters"  # hardly a line break: lines would be too long to read by
+    verbs = [f"read_pointer(unit={units!r})"] if units else []
+    if pointer.kind in ("text", "json"):
+        verbs.append("search_pointer")
+    if pointer.kind == "json" or pointer.shape.startswith("JSON text"):
+        verbs.append("select_pointer (JMESPath)")
+    verbs.append("or pass the pointer to a tool as it is")
+    return "More: " + ", ".join(verbs)

@@ -1,0 +1,401 @@
+"""Offload a value and read it back: whole, described, listed. `pointer_reading.py` looks into it.
+
+What lies in Redis, and what each step does there, is told in `lua/pointers_v1.lua`.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from rtmem import settings as all_settings
+from rtmem.errors import (
+    InvalidRequestError,
+    PersistenceError,
+    PointerExpiredError,
+    PointerNotFoundError,
+    QueryError,
+    QuotaExceededError,
+    RunInProgressError,
+    ServerFullError,
+)
+from rtmem.keys import Keys, PointerKeys, check_id, escape
+from rtmem.operations.functions import call, call_with
+from rtmem.operations.pointer_chunks import Manifest, Record, corrupt, pack_manifest
+from rtmem.operations.pointer_previews import cut, estimate_tokens, preview, printable
+from rtmem.operations.pointer_values import Encoded, decode, decode_slices
+from rtmem.records import Pointer, PointerPage, PointerUsage
+from rtmem.steps import Argument, Batch, Command, Compute, Steps
+
+ID: Final = re.compile(r"mp_[a-z2-7]{26}")
+BY_HAND: Final = "m"
+"""The holder of a pin that no thread holds."""
+
+_NAME_CHARACTERS_MAX: Final = 200
+_ATTEMPTS_MAX: Final = 5
+_PAGE_MAX: Final = 100
+_encode_info: Final = msgspec.msgpack.Encoder().encode
+_decode_info: Final = msgspec.msgpack.Decoder(Pointer).decode
+
+
+@dataclass(frozen=True, slots=True)
+class PointerScope:
+    """Whose pointers an operation is about, and the limits that hold for them."""
+
+    principal: str = ""
+    settings: all_settings.Pointers = field(default_factory=all_settings.Pointers)
+    all_keys: Keys = field(default_factory=Keys)
+    keys: PointerKeys = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", self.all_keys.pointers(self.principal))
+
+
+def new_id() -> str:
+    """An id that nobody can guess and nobody had before: 128 random bits."""
+    return "mp_" + base64.b32encode(os.urandom(16)).decode()[:26].lower()
+
+
+def id_of(pointer: str | Pointer) -> str:
+    """The id that a caller means. Raises PointerNotFoundError for what cannot be one."""
+    pointer_id = pointer.id if isinstance(pointer, Pointer) else pointer
+    if type(pointer_id) is not str or not ID.fullmatch(pointer_id):
+        raise not_found(pointer_id)
+    return pointer_id
+
+
+def not_found(pointer_id: object) -> PointerNotFoundError:
+    """The error for an id that leads nowhere in this scope, whatever it may lead to in another."""
+    shown = cut(str(pointer_id), 60) if isinstance(pointer_id, str) else f"<{type(pointer_id).__name__}>"
+    return PointerNotFoundError(
+        f"no pointer {shown!r} in this scope: it was never made, or it was deleted; `list` shows those there are",
+        pointer=shown,
+    )
+
+
+def expired(pointer_id: str) -> PointerExpiredError:
+    """The error for a pointer of this scope whose time is over."""
+    return PointerExpiredError(
+        f"pointer {pointer_id} has expired: its ttl is over, or the threads that pinned it are gone; call the tool "
+        "again that made it",
+        pointer=pointer_id,
+    )
+
+
+def holder_of(thread_id: str | None) -> str:
+    """What stands for a thread, or for a pin by hand, among the pins."""
+    return BY_HAND if thread_id is None else "t" + escape(check_id(thread_id, "thread_id"))
+
+
+# offload -------------------------------------------------------------------------------------------------------------
+
+
+def offload(
+    scope: PointerScope,
+    value: Any,
+    *,
+    thread_id: str | None = None,
+    ttl_ms: int | None = None,
+    media_type: str | None = None,
+    name: str | None = None,
+) -> Steps[Pointer]:
+    """Store a value once, and name it.
+
+    Args:
+        value: text, bytes, JSON, a table, or whatever LangGraph can keep in a checkpoint.
+        thread_id: the pointer lives as long as this thread does.
+        ttl_ms: or at least so long. With neither, `settings.ttl_ms`.
+        media_type: instead of what the value looks like.
+        name: for people and models, at most 200 characters; longer ones are cut.
+
+    Raises:
+        TooLargeError, QuotaExceededError: nothing was stored. InvalidRequestError: nothing can store this.
+        ServerFullError, PersistenceError: nothing of it can be seen, and what had been written is freed.
+
+    Redis: 1 round trip up to `batch_bytes`: MULTI of SETs and FCALL rtmem_v1_pointers_commit. Larger: 1 that claims
+        room, and 1 per batch; an equal value that is there already is not sent again (2).
+    """
+    settings = scope.settings
+    if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms < 1):
+        raise InvalidRequestError(f"ttl_ms is {ttl_ms!r}: milliseconds above 0, or None")
+    lifetime_ms = ttl_ms if ttl_ms is not None else settings.ttl_ms if thread_id is None else 0
+    holder = "" if thread_id is None else holder_of(thread_id)
+    encoded = Encoded(
+        value,
+        printable(cut(media_type or "", _NAME_CHARACTERS_MAX)),
+        settings.chunk_bytes,
+        settings.compress_bytes_min,
+        settings.value_bytes_max,
+    )
+    yield Compute(encoded.fill())
+    told = _describe(encoded, printable(cut(name or "", _NAME_CHARACTERS_MAX)), settings.preview_characters_max)
+    for _ in range(_ATTEMPTS_MAX):
+        pointer = msgspec.structs.replace(told, id=new_id())
+        upload = _Upload(scope, pointer, encoded, lifetime_ms, holder)
+        reply = yield from (upload.small() if encoded.stored_bytes <= settings.batch_bytes else upload.large())
+        if reply[0] == b"ok":
+            return msgspec.structs.replace(pointer, created_at_ms=int(reply[1]), expires_at_ms=int(reply[2]))
+        if reply[0] == b"quota":
+            raise QuotaExceededError(
+                f"a value of {encoded.stored_bytes} bytes does not fit: the pointers of this scope take "
+                f"{int(reply[1])} of {settings.tenant_bytes_max} bytes; delete some, or raise tenant_bytes_max",
+                used_bytes=int(reply[1]),
+                bytes_max=settings.tenant_bytes_max,
+            )
+    raise RunInProgressError(
+        f"a value of {encoded.stored_bytes} bytes could not be stored in {_ATTEMPTS_MAX} attempts: equal values were "
+        "deleted, or the upload took longer than upload_ttl_ms, each time; try again"
+    )
+
+
+def _describe(encoded: Encoded, name: str, preview_characters_max: int) -> Pointer:
+    seen = preview(encoded.kind, encoded.media_type, encoded.value, preview_characters_max)
+    textual = encoded.kind in ("text", "json")
+    ends_line = bytes(encoded.last[-1:]) in (b"\n", b"")
+    return Pointer(
+        id="",
+        kind=encoded.kind,
+        media_type=encoded.media_type,
+        bytes=encoded.bytes,
+        tokens=estimate_tokens(encoded.kind, encoded.bytes),
+        characters=encoded.characters,
+        lines=encoded.line_ends + (not ends_line) if textual else 0,
+        items=seen.items,
+        shape=printable(seen.shape),
+        head=printable(seen.head),
+        tail=printable(seen.tail),
+        name=name,
+        hash=encoded.hash.hex(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Upload:
+    scope: PointerScope
+    pointer: Pointer
+    encoded: Encoded
+    lifetime_ms: int
+    holder: str
+
+    def small(self) -> Steps[list[Any]]:
+        """All in one transaction."""
+        reply: list[Any] = yield from self._commit("new", self._sets(range(len(self.encoded.chunks))))
+        return reply
+
+    def large(self) -> Steps[list[Any]]:
+        """Room first, then the chunks in batches of which none holds the server, then what makes them visible."""
+        settings, pointer_id = self.scope.settings, self.pointer.id
+        claim: list[Argument] = [
+            pointer_id,
+            self.encoded.key,
+            len(self.encoded.chunks),
+            self.encoded.stored_bytes,
+            settings.tenant_bytes_max,
+            settings.upload_ttl_ms,
+        ]
+        begun: list[Any] = yield from call("rtmem_v1_pointers_begin", self.scope.keys.all, claim)
+        if begun[0] == b"have":
+            return (yield from self._commit("link", ()))
+        if begun[0] == b"quota":
+            return begun
+        try:
+            *batches, last = self._batches(settings.batch_bytes)
+            for batch in batches:
+                yield Batch(self._sets(batch), lane="large")
+            return (yield from self._commit("claimed", self._sets(last)))
+        except (ServerFullError, PersistenceError):
+            yield from call("rtmem_v1_pointers_abandon", self.scope.keys.all, (pointer_id,))
+            raise
+
+    def _batches(self, batch_bytes: int) -> Iterator[range]:
+        begin = size = 0
+        for number, chunk in enumerate(self.encoded.chunks):
+            if size and size + len(chunk) > batch_bytes:
+                yield range(begin, number)
+                begin, size = number, 0
+            size += len(chunk)
+        yield range(begin, len(self.encoded.chunks))
+
+    def _sets(self, numbers: range) -> tuple[Command, ...]:
+        # By plain commands: what goes through Lua is hashed there, 2 ms per MB during which the server does nothing
+        # else. With a time to live, which the function takes away: nothing that is broken off stays for ever.
+        keys, chunks, ttl_ms = self.scope.keys, self.encoded.chunks, 2 * self.scope.settings.upload_ttl_ms
+        return tuple(("SET", keys.chunk(self.pointer.id, at), chunks[at], "PX", ttl_ms) for at in numbers)
+
+    def _commit(self, mode: str, sets: Sequence[Command]) -> Steps[list[Any]]:
+        settings = self.scope.settings
+        manifest, sums = (b"", b"") if mode == "link" else pack_manifest(self.pointer.id, self.encoded)
+        args: list[Argument] = [
+            mode,
+            self.pointer.id,
+            self.encoded.key,
+            _encode_info(self.pointer),
+            self.lifetime_ms,
+            self.holder,
+            settings.grace_ms,
+            settings.tenant_bytes_max,
+            manifest,
+            sums,
+        ]
+        reply: list[Any] = yield from call("rtmem_v1_pointers_commit", self.scope.keys.all, args, before=sets)
+        return reply
+
+
+# resolve, describe ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A pointer that is there, and the first chunks of its value as far as they came along."""
+
+    scope: PointerScope
+    pointer: Pointer
+    manifest: Manifest
+    first: tuple[bytes | None, ...] = ()
+
+    def chunks(self, numbers: Sequence[int]) -> Steps[list[bytes]]:
+        """Some chunks as they were offloaded, checksums verified.
+
+        Raises:
+            CorruptRecordError: one is gone, or is not what was stored.
+            PointerNotFoundError, PointerExpiredError: the pointer was deleted meanwhile.
+
+        Redis: 1 round trip (MGET); none for those that are here.
+        """
+        stored = {at: self.first[at] for at in numbers if at < len(self.first)}
+        missing = [at for at in numbers if at not in stored]
+        if missing:
+            (found,) = yield Batch((("MGET", *(self.scope.keys.chunk(self.manifest.host, at) for at in missing)),))
+            stored.update(zip(missing, found, strict=True))
+        if None in stored.values():
+            # Deleted a moment ago, or lost: who asks again is told which.
+            yield from open_pointer(self.scope, self.pointer.id)
+        return [self.manifest.open(at, stored[at], self.pointer.id) for at in numbers]
+
+    def all_chunks(self) -> Steps[list[bytes]]:
+        """All of them. Redis: 1 round trip per batch."""
+        chunks: list[bytes] = []
+        for batch in self.manifest.batches(0, self.manifest.chunks, self.scope.settings.batch_bytes):
+            chunks += yield from self.chunks(batch)
+        return chunks
+
+    def value(self) -> Steps[Any]:
+        """The value itself."""
+        chunks = yield from self.all_chunks()
+        if self.pointer.kind == "json" and self.manifest.total(3) and len(chunks) > 1:
+            parts: list[Any] = []
+            yield Compute(decode_slices(chunks, parts))
+            return parts[0]
+        return decode(self.pointer.kind, chunks)
+
+
+def open_pointer(scope: PointerScope, pointer: str | Pointer, *, prefetch: bool = False) -> Steps[Opened]:
+    """Look a pointer up, within the scope and nowhere else.
+
+    Args:
+        prefetch: bring the first batch of chunks along. They lie under the pointer's own id unless an equal value was
+            there before it.
+
+    Raises:
+        PointerNotFoundError: no such pointer, or not of this scope: the same commands, the same words.
+        PointerExpiredError: it was, and its time is over.
+        CorruptRecordError: its value is gone.
+
+    Redis: 1 round trip, FCALL_RO rtmem_v1_pointers_open, with MGET.
+    """
+    pointer_id = id_of(pointer)
+    first = range(max(1, scope.settings.batch_bytes // scope.settings.chunk_bytes)) if prefetch else range(0)
+    beside = [("MGET", *(scope.keys.chunk(pointer_id, at) for at in first))] if prefetch else []
+    reply, *chunks = yield from call_with(
+        "rtmem_v1_pointers_open", scope.keys.all, (pointer_id,), beside=beside, read_only=True
+    )
+    found = read_reply(pointer_id, reply)
+    if found[2] is None:
+        raise corrupt(pointer_id, "its record leads to a value that is gone")
+    manifest = Manifest.unpack(found[2], found[3] or b"")
+    here = tuple(chunks[0][: manifest.chunks]) if chunks and manifest.host == pointer_id else ()
+    return Opened(scope, pointer_of(pointer_id, found[1]), manifest, here)
+
+
+def read_reply(pointer_id: str, reply: Any) -> list[Any]:
+    """What a function found of a pointer. Raises PointerNotFoundError, PointerExpiredError."""
+    if reply is None:
+        raise not_found(pointer_id)
+    if reply[0] == b"expired":
+        raise expired(pointer_id)
+    return list(reply) + [None] * (4 - len(reply))  # Redis ends a reply at its first nil
+
+
+def pointer_of(pointer_id: str, raw: bytes) -> Pointer:
+    """A pointer from its record."""
+    record = Record.unpack(raw)
+    try:
+        told = _decode_info(record.info)
+    except msgspec.DecodeError as exc:
+        raise corrupt(pointer_id, f"its record does not decode: {exc}") from exc
+    return msgspec.structs.replace(told, created_at_ms=record.created_at_ms, expires_at_ms=record.expires_at_ms)
+
+
+def resolve(scope: PointerScope, pointer: str | Pointer) -> Steps[Any]:
+    """The value of a pointer, of the type it had. Every chunk is verified against its checksum.
+
+    Raises:
+        PointerNotFoundError, PointerExpiredError, CorruptRecordError.
+
+    Redis: 1 round trip up to `batch_bytes` and 1 more per batch; 1 more where the value was first another pointer's.
+    """
+    opened = yield from open_pointer(scope, pointer, prefetch=True)
+    return (yield from opened.value())
+
+
+def describe(scope: PointerScope, pointer: str | Pointer) -> Steps[Pointer]:
+    """What is known of a value without reading it. Raises as `resolve`. Redis: 1 round trip."""
+    return (yield from open_pointer(scope, pointer)).pointer
+
+
+# list, usage ---------------------------------------------------------------------------------------------------------
+
+
+def list_page(
+    scope: PointerScope, thread_id: str | None = None, *, limit: int = 20, continuation: str = ""
+) -> Steps[PointerPage]:
+    """Some living pointers, newest first; those that a thread pins in the order of their ids.
+
+    Redis: 1 round trip, FCALL_RO rtmem_v1_pointers_list. A page may be short and still have a continuation.
+    """
+    if type(limit) is not int or not 1 <= limit <= _PAGE_MAX:
+        raise InvalidRequestError(f"limit is {limit!r}: from 1 to {_PAGE_MAX} pointers a page")
+    thread = "" if thread_id is None else holder_of(thread_id)[1:]
+    if continuation and not re.fullmatch(r"(\d{13})?mp_[a-z2-7]{26}", continuation):
+        raise QueryError("this continuation is none of `list`: leave it out to begin anew")
+    reply = yield from call(
+        "rtmem_v1_pointers_list",
+        scope.keys.all,
+        ("thread" if thread_id is not None else "all", thread, continuation, limit),
+        read_only=True,
+    )
+    pairs = zip(reply[1::2], reply[2::2], strict=True)
+    return PointerPage(
+        pointers=tuple(pointer_of(raw_id.decode(), raw) for raw_id, raw in pairs), continuation=reply[0].decode()
+    )
+
+
+def usage(scope: PointerScope) -> Steps[PointerUsage]:
+    """What the pointers of a scope take. Redis: 1 round trip."""
+    (sums, pointers) = yield Batch(
+        (("HMGET", scope.keys.records, "bytes", "values", "uploading"), ("ZCARD", scope.keys.ids))
+    )
+    stored, values, uploading = (int(number or 0) for number in sums)
+    return PointerUsage(
+        pointers=pointers,
+        values=values,
+        bytes=stored,
+        bytes_max=scope.settings.tenant_bytes_max,
+        uploading_bytes=uploading,
+    )
