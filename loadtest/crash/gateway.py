@@ -22,9 +22,9 @@ from loadtest.crash.ledger import Ledger, Thread
 from rtmem.settings import Ack, Agent, Checkpoint, Gateway, Redis, Settings
 
 PRINCIPAL: Final = "crash"
-_TOKEN: Final = "token-of-the-crash-lab"
+TOKEN: Final = "token-of-the-crash-lab"
 _START_TIMEOUT_S: Final = 60.0
-_ASSISTANT: Final = "demo"
+ASSISTANT: Final = "demo"
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["loadtest.crash.gateway", "rtmem.gateway", "rtmem.agent.demo", "uvloop"])
@@ -33,12 +33,12 @@ _processes.set_forkserver_preload(["loadtest.crash.gateway", "rtmem.gateway", "r
 class GatewayProcess:
     """Serves the demo agent from the Redis at `url`."""
 
-    def __init__(self, redis_url: str, turn_durability: Ack, *, port: int = 0) -> None:
+    def __init__(self, redis_url: str, turn_durability: Ack, *, port: int = 0, token_interval_ms: int = 0) -> None:
         settings = Settings(
             redis=Redis(url=redis_url),
-            gateway=Gateway(tokens={_TOKEN: PRINCIPAL}, port=port, turn_durability=turn_durability),
+            gateway=Gateway(tokens={TOKEN: PRINCIPAL}, port=port, turn_durability=turn_durability),
             checkpoint=Checkpoint(),
-            agent=Agent(token_interval_ms=0),
+            agent=Agent(token_interval_ms=token_interval_ms),
         )
         receiver, sender = _processes.Pipe(duplex=False)
         self._process: ForkServerProcess = _processes.Process(
@@ -70,7 +70,7 @@ def _serve(encoded: bytes, started: Connection) -> None:
     async def app() -> AsyncIterator[Any]:
         async with await AsyncDriver.connect(settings.redis.url, settings.redis) as driver:
             saver = AsyncRedisSaver(driver=driver, settings=settings.checkpoint)
-            yield create_app({_ASSISTANT: demo.graph(saver)}, driver, saver, settings)
+            yield create_app({ASSISTANT: demo.graph(saver)}, driver, saver, settings)
 
     def tell(url: str) -> None:
         started.send(url)
@@ -102,11 +102,11 @@ def talkers(url: str, promised: Ack, *, seed: str, count: int) -> list[Writer]:
 def _talker(url: str, promised: Ack, thread: Thread) -> Writer:
     async def talk(ledger: Ledger, over: threading.Event) -> None:
         number = 0
-        async with undisturbed(get_client(url=url, api_key=_TOKEN)) as client:
+        async with undisturbed(get_client(url=url, api_key=TOKEN)) as client:
             while not over.is_set():
                 number += 1
                 said = {"messages": [{"role": "user", "content": f"what is {number} + {number}?"}]}
-                stream = client.threads.stream(thread.name, assistant_id=_ASSISTANT, transport="websocket")
+                stream = client.threads.stream(thread.name, assistant_id=ASSISTANT, transport="websocket")
                 async with undisturbed(stream) as conversation:
                     events = conversation.subscribe(["lifecycle"], namespaces=[[]], depth=0)
                     await conversation.run.start(input=said)

@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 from langgraph_sdk import get_client
 
-from loadtest.crash.fleet import TASK_ID, checkpoint_of, config_of, writes_of
+from loadtest.crash.fleet import TASK_ID, checkpoint_of, config_of, undisturbed, writes_of
 from loadtest.crash.gateway import end_of_run
 from loadtest.crash.ledger import Acked, Ledger, Thread
 from rtmem.checkpoint import AsyncRedisSaver, RedisSaver
@@ -119,7 +119,7 @@ def talkers(url: str, token: str, principal: str, seed: str, promised: Ack, *, c
 
 async def _talk(client: Client, url: str, token: str, over: threading.Event) -> None:
     number = 0
-    async with get_client(url=url, api_key=token) as sdk:
+    async with undisturbed(get_client(url=url, api_key=token)) as sdk:
         while not over.is_set():
             number += 1
             try:
@@ -141,7 +141,8 @@ async def _talk(client: Client, url: str, token: str, over: threading.Event) -> 
 async def _turn(sdk: Any, thread_id: str, number: int) -> dict[str, Any]:
     said = {"messages": [{"role": "user", "content": f"what is {number} + {number}?"}]}
     with anyio.fail_after(TURN_TIMEOUT_S):
-        async with sdk.threads.stream(thread_id, assistant_id="demo", transport="websocket") as conversation:
+        stream = sdk.threads.stream(thread_id, assistant_id="demo", transport="websocket")
+        async with undisturbed(stream) as conversation:
             events = conversation.subscribe(["lifecycle"], namespaces=[[]], depth=0)
             await conversation.run.start(input=said)
             return await end_of_run(events)

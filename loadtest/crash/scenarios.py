@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from loadtest.crash import disk_faults, power_plans
+from loadtest.crash import disk_faults, full_memory, kills, power_plans
 from loadtest.crash.lab import Scenario
 from loadtest.crash.outcome import Outcome, Verdict
 
 SCENARIOS: Final[list[Scenario]] = [
     *power_plans.SCENARIOS,
+    *kills.SCENARIOS,
     *disk_faults.SCENARIOS,
+    *full_memory.SCENARIOS,
 ]
 
 

@@ -14,6 +14,7 @@ from rtmem.errors import (
     PermissionDeniedError,
     PersistenceError,
     RtmemError,
+    ServerFullError,
     ServerTooOldError,
 )
 from rtmem.operations.durability import Promise, durably, look, prepare
@@ -138,6 +139,7 @@ def test_the_server_is_asked_once_what_it_can_do() -> None:
         pytest.param([[7, b"OK", [0, 0], info(status="err")], [7, [1, 0], info()]], id="failed, then forgotten"),
         pytest.param([[7, b"OK", [0, 0], info()]] + [[7, [0, 0], info()]] * 200, id="timeout"),
         pytest.param([PersistenceError("MISCONF")], id="MISCONF"),
+        pytest.param([ServerFullError("OOM")], id="no room for the barrier"),
         pytest.param([DeadlineExceededError("late")], id="no answer"),
         pytest.param([CommandError("ERR WAITAOF cannot be used when appendonly is disabled")], id="AOF went off"),
     ],
