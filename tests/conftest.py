@@ -19,6 +19,7 @@ from redis.retry import Retry
 from rtmem.server import binaries, directory, embedded, lock
 from rtmem.server.binaries import Binaries
 from rtmem.settings import Profile, Server
+from tests.crash.faults import build
 
 ServerFactory = Callable[..., embedded.Embedded]
 
@@ -48,6 +49,12 @@ def redis_url() -> Iterator[str]:
             yield server.url
     finally:
         shutil.rmtree(data_dir)
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that gives a redis-server a disk with faults; skips where no C compiler is."""
+    return build(tmp_path_factory.mktemp("shim"))
 
 
 @pytest.fixture

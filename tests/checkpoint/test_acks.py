@@ -19,7 +19,7 @@ from langgraph.types import Durability
 from rtmem.checkpoint import AsyncRedisSaver, AsyncShallowRedisSaver, RedisSaver, ShallowRedisSaver
 from rtmem.errors import ConfigError, NotDurableError
 from rtmem.settings import Ack, Checkpoint
-from tests.crash.faults import Disk, build
+from tests.crash.faults import Disk
 from tests.drivers.processes import Process, Spawn, spawning
 
 pytestmark = pytest.mark.anyio
@@ -35,8 +35,8 @@ def spawn() -> Iterator[Spawn]:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Disk:
-    return Disk(build(tmp_path), tmp_path, Path("/"))
+def disk(shim: Path, tmp_path: Path) -> Disk:
+    return Disk(shim, tmp_path, Path("/"))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from rtmem.errors import ConfigError, NotDurableError, PersistenceError, RtmemEr
 from rtmem.operations.durability import Promise, barrier, durably, mark
 from rtmem.settings import Ack
 from rtmem.steps import Batch, Command, Steps
-from tests.crash.faults import Disk, build
+from tests.crash.faults import Disk
 from tests.drivers.colours import COLOURS, Colour, Talker, talking
 from tests.drivers.processes import Process, Spawn, becomes, eventually
 
@@ -67,10 +67,10 @@ SpawnFaulty = Callable[..., Faulty]
 
 
 @pytest.fixture
-def faulty(spawn: Spawn, tmp_path: Path) -> SpawnFaulty:
+def faulty(spawn: Spawn, shim: Path, tmp_path: Path) -> SpawnFaulty:
     def made(*conf: str) -> Faulty:
         # A prefix of every server's folder: the shim looks only at AOF files.
-        disk = Disk(build(tmp_path), tmp_path, Path("/"))
+        disk = Disk(shim, tmp_path, Path("/"))
         return Faulty(spawn(*AOF, *conf, environment=disk.environment).wait_until_answering(), disk)
 
     return made

@@ -12,7 +12,7 @@ import pytest
 
 from rtmem.settings import Checkpoint, Redis
 from tests.conftest import ServerFactory
-from tests.crash.faults import Disk, build
+from tests.crash.faults import Disk
 from tests.drivers.processes import Process, Spawn, spawning
 from tests.gateway.conftest import ServeGateway
 from tests.gateway.graphs import chat
@@ -31,8 +31,8 @@ def spawn() -> Any:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Disk:
-    return Disk(build(tmp_path), tmp_path, Path("/"))
+def disk(shim: Path, tmp_path: Path) -> Disk:
+    return Disk(shim, tmp_path, Path("/"))
 
 
 @pytest.fixture
