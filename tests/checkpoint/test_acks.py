@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -25,6 +26,7 @@ from tests.drivers.processes import Process, Spawn, spawning
 pytestmark = pytest.mark.anyio
 
 PATIENT = Checkpoint(ack_timeout_ms=60_000)  # what is proved in time must not depend on the machine
+DURABILITIES: tuple[Durability, ...] = ("sync", "async", "exit")
 SAVERS = [RedisSaver, ShallowRedisSaver, AsyncRedisSaver, AsyncShallowRedisSaver]
 
 
@@ -57,14 +59,16 @@ class Face:
         return await anyio.to_thread.run_sync(partial(getattr(self.saver, verb), *args))
 
 
-@pytest.fixture(params=SAVERS, ids=lambda kind: kind.__name__)
-async def saver(request: pytest.FixtureRequest, server: Process) -> AsyncIterator[Face]:
-    made = request.param(server.url, ack="fsync", settings=PATIENT)
-    yield Face(made)
-    if isinstance(made, AsyncRedisSaver):
-        await made.aclose()
-    else:
-        made.close()
+@asynccontextmanager
+async def opened(kind: Any, server: Process) -> AsyncIterator[Face]:
+    made = kind(server.url, ack="fsync", settings=PATIENT)
+    try:
+        yield Face(made)
+    finally:
+        if isinstance(made, AsyncRedisSaver):
+            await made.aclose()
+        else:
+            made.close()
 
 
 def config(thread_id: str = "t") -> RunnableConfig:
@@ -79,26 +83,36 @@ async def put(saver: Face, text: str, thread_id: str = "t") -> RunnableConfig:
     return stored
 
 
-async def test_every_write_is_on_disk_when_the_call_returns(saver: Face, server: Process, disk: Disk) -> None:
-    stored = await put(saver, "text-of-the-checkpoint")
-    assert disk.on_disk(server.folder, b"text-of-the-checkpoint")
-    await saver("put_writes", stored, [("text", "text-of-the-write")], "task")
-    assert disk.on_disk(server.folder, b"text-of-the-write")
-    # The same again changes nothing at the server, and is proved all the same.
-    await saver("put_writes", stored, [("text", "text-of-the-write")], "task")
-    await saver("copy_thread", "t", "copied-thread")
-    assert disk.on_disk(server.folder, b"copied-thread")
-    await saver("delete_thread", "t")
-    assert (await saver("get_tuple", config())) is None
-    assert (await saver("get_tuple", config("copied-thread"))).pending_writes == [("task", "text", "text-of-the-write")]
+async def test_every_write_is_on_disk_when_the_call_returns(server: Process, disk: Disk) -> None:
+    async def write_everything(kind: Any) -> None:
+        name = kind.__name__
+        async with opened(kind, server) as saver:
+            stored = await put(saver, f"{name}-text-of-the-checkpoint", name)
+            assert disk.on_disk(server.folder, f"{name}-text-of-the-checkpoint".encode())
+            await saver("put_writes", stored, [("text", f"{name}-text-of-the-write")], "task")
+            assert disk.on_disk(server.folder, f"{name}-text-of-the-write".encode())
+            # The same again changes nothing at the server, and is proved all the same.
+            await saver("put_writes", stored, [("text", f"{name}-text-of-the-write")], "task")
+            await saver("copy_thread", name, f"{name}-copied")
+            assert disk.on_disk(server.folder, f"{name}-copied".encode())
+            await saver("delete_thread", name)
+            assert (await saver("get_tuple", config(name))) is None
+            copied = await saver("get_tuple", config(f"{name}-copied"))
+            assert copied.pending_writes == [("task", "text", f"{name}-text-of-the-write")]
+
+    async with anyio.create_task_group() as together:  # each of many waits takes up to a second
+        for kind in SAVERS:
+            together.start_soon(write_everything, kind)
 
 
-async def test_reads_wait_for_nothing(saver: Face, server: Process, disk: Disk) -> None:
-    await put(saver, "text")
-    with server.client() as client:
-        before = client.info("commandstats")["cmdstat_waitaof"]["calls"]
-        assert (await saver("get_tuple", config())).checkpoint["channel_values"] == {"text": "text"}
-        assert client.info("commandstats")["cmdstat_waitaof"]["calls"] == before
+@pytest.mark.parametrize("kind", SAVERS)
+async def test_reads_wait_for_nothing(kind: Any, server: Process) -> None:
+    async with opened(kind, server) as saver:
+        await put(saver, "text")
+        with server.client() as client:
+            before = client.info("commandstats")["cmdstat_waitaof"]["calls"]
+            assert (await saver("get_tuple", config())).checkpoint["channel_values"] == {"text": "text"}
+            assert client.info("commandstats")["cmdstat_waitaof"]["calls"] == before
 
 
 async def test_a_write_that_is_not_proved_raises_and_can_be_read(server: Process, disk: Disk) -> None:
@@ -151,16 +165,23 @@ def three_steps() -> StateGraph[Any]:
     return builder
 
 
-@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
-async def test_langgraphs_durability_decides_when_and_ack_how_durable(
-    durability: Durability, server: Process, disk: Disk
-) -> None:
-    async with AsyncRedisSaver.from_conn_string(server.url, ack="fsync", settings=PATIENT) as saver:
-        graph = three_steps().compile(checkpointer=saver)
-        await graph.ainvoke({"done": []}, config(), durability=durability)
-        assert disk.on_disk(server.folder, b"step-2-done")
-        kept = len([found async for found in saver.alist(config())])
-        assert kept == (1 if durability == "exit" else 5)
+async def test_langgraphs_durability_decides_when_and_ack_how_durable(server: Process, disk: Disk) -> None:
+    kept: dict[Durability, int] = {}
+
+    async def run(durability: Durability) -> None:
+        thread = config(durability)
+        async with AsyncRedisSaver.from_conn_string(server.url, ack="fsync", settings=PATIENT) as saver:
+            graph = three_steps().compile(checkpointer=saver)
+            await graph.ainvoke({"done": [durability]}, thread, durability=durability)
+            newest = await saver.aget_tuple(thread)
+            assert newest is not None
+            assert disk.on_disk(server.folder, newest.checkpoint["id"].encode())
+            kept[durability] = len([found async for found in saver.alist(thread)])
+
+    async with anyio.create_task_group() as together:
+        for durability in DURABILITIES:
+            together.start_soon(run, durability)
+    assert kept == {"sync": 5, "async": 5, "exit": 1}
 
 
 @pytest.mark.parametrize("ack", ["replica"])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import signal
 import subprocess
 import sys
 import termios
@@ -228,9 +229,11 @@ def terminal(thread: str, up: Up, env: dict[str, str]) -> Iterator[tuple[int, su
 
 
 def _own_terminal(slave: int) -> None:
-    # Ctrl-C reaches only those whose controlling terminal it is typed into.
+    # Ctrl-C reaches only those whose controlling terminal it is typed into, and who do not ignore it, as everything does
+    # that was started in the background.
     os.setsid()
     fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def read_until(terminal: int, *endings: str) -> str:

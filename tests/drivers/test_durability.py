@@ -84,7 +84,7 @@ async def test_a_write_is_on_disk_when_its_ack_returns(
     made = faulty(f"appendfsync {policy}")
     async with talking(colour, made.server.url, protocol=protocol) as talker:
         proved = promise()
-        for number in range(3):
+        for number in range(2):
             assert await talker.run(durably(setting(f"key-{number}-end"), proved)) == [b"OK"]
             assert made.on_disk(b"key-%d-end" % number)
 
@@ -194,17 +194,16 @@ async def test_no_ack_after_a_failed_fsync_that_others_make_redis_forget(
     made = faulty("appendfsync everysec")
     async with talking(colour, made.server.url) as talker:
         proved = promise()
-        for number in range(2):
-            await talker.run(durably(setting("before"), proved))
-            await becomes(lambda: made.disk.all_synced(made.server.folder))
-            made.disk.fail_once(delay_ms=delay_ms)
-            async with anyio.create_task_group() as others:
-                others.start_soon(write_on, talker)
-                with pytest.raises(NotDurableError):
-                    await talker.run(durably(setting(f"key-{number}"), proved))
-                await becomes(lambda: made.status() == "ok")  # forgotten
-                others.cancel_scope.cancel()
-            assert made.disk.struck()
+        await talker.run(durably(setting("before"), proved))
+        await becomes(lambda: made.disk.all_synced(made.server.folder))
+        made.disk.fail_once(delay_ms=delay_ms)
+        async with anyio.create_task_group() as others:
+            others.start_soon(write_on, talker)
+            with pytest.raises(NotDurableError):
+                await talker.run(durably(setting("key"), proved))
+            await becomes(lambda: made.status() == "ok")  # forgotten
+            others.cancel_scope.cancel()
+        assert made.disk.struck()
         assert await talker.run(durably(setting("after-end"), proved)) == [b"OK"]
         assert made.on_disk(b"after-end")
 
@@ -222,7 +221,7 @@ async def test_a_healthy_but_busy_disk_is_not_doubted(colour: Colour, faulty: Sp
     async with talking(colour, made.server.url) as talker, anyio.create_task_group() as others:
         made.disk.order(delay_ms=400)
         others.start_soon(write_on, talker)
-        for number in range(3):
+        for number in range(2):
             await talker.run(durably(setting(f"key-{number}-end"), promise()))
             assert made.on_disk(b"key-%d-end" % number)
         others.cancel_scope.cancel()
@@ -387,8 +386,9 @@ async def test_a_frozen_replica_is_told_and_the_write_stays(
     master, replica = pair(spawn, *conf, "appendfsync always", "repl-diskless-sync-delay 0")
     async with talking(colour, master.url) as talker:
         replica.freeze()
+        timeout_ms = 2_000 if conf else 300  # enough for the fsync of the master
         with pytest.raises(NotDurableError, match="0 of 1 replicas") as raised:
-            await talker.run(durably(setting("k", "v"), promise("replica", timeout_ms=2_000)))
+            await talker.run(durably(setting("k", "v"), promise("replica", timeout_ms=timeout_ms)))
         assert raised.value.data["replicas"] == 0
         assert raised.value.data["local_fsyncs"] == (1 if conf else 0)
         assert await talker.answer(("GET", "k")) == [b"v"]

@@ -98,6 +98,7 @@ import signal, sys, threading, time
 from rtmem.drivers import SyncDriver
 from rtmem.steps import Batch
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background is born without it
 driver = SyncDriver.connect(sys.argv[1])
 print("ready", flush=True)
 try:

@@ -34,6 +34,7 @@ ROOT = HERE.parents[2]
 PACKAGE = "langgraph"
 SELECTED = "((sqlite and not sqlite_aes) or sqlite_aio)"
 SAVERS = ("full", "shallow", "sqlite", "langgraph-checkpoint-redis")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "rtmem-langgraph-suite"
 
 
 class SuiteError(Exception):
@@ -164,8 +165,7 @@ def main() -> int:
     parser.add_argument("--saver", choices=SAVERS, default="full")
     parser.add_argument("--filter", default="", help='pytest -k expression on top, for instance "test_pregel.py"')
     parser.add_argument("--json", type=Path, help="write every outcome here")
-    default_cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "rtmem-langgraph-suite"
-    parser.add_argument("--cache", type=Path, default=default_cache, help="where the download is kept")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="where the download is kept")
     given = parser.parse_args()
 
     selection = f"{SELECTED} and ({given.filter})" if given.filter else SELECTED
