@@ -229,8 +229,8 @@ def terminal(thread: str, up: Up, env: dict[str, str]) -> Iterator[tuple[int, su
 
 
 def _own_terminal(slave: int) -> None:
-    # Ctrl-C reaches only those whose controlling terminal it is typed into, and who do not ignore it, as everything does
-    # that was started in the background.
+    # Ctrl-C reaches only those whose controlling terminal it is typed into, and who do not ignore it: what was started
+    # in the background does.
     os.setsid()
     fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
