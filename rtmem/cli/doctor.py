@@ -32,6 +32,7 @@ _EXTRAS = {
     "model": ("langchain",),
 }
 _REQUIRED = ("redis", "hiredis", "langgraph-checkpoint", "msgspec", "anyio", "ormsgpack", "xxhash", "zstandard")
+_REDIS_COMMANDS = ("CONFIG ", "ACL ", "REPLICAOF ")
 _MARKS: dict[Status, tuple[str, str]] = {
     "ok": ("ok  ", "green"),
     "info": ("-   ", "dim"),
@@ -99,6 +100,8 @@ def doctor(
             screen.out.print(Text.assemble((mark, style), "  ", (f"{check.name}: ", "bold"), check.found))
             if check.fix:
                 screen.out.print(Text(f"      -> {check.fix}"))
+        if any(check.fix.startswith(_REDIS_COMMANDS) for check in report.checks):
+            screen.out.print(Text("What is in capitals is said to the Redis itself: redis-cli -u <its address>"))
     if not report.healthy:
         raise typer.Exit(1)
 
@@ -145,7 +148,7 @@ def _redis(settings: Settings, profile: Profile | None) -> list[Check]:
     try:
         binaries.find()
         if url := embedded.running_url(settings.server):
-            return [*checks, *_judged("embedded Redis", url, settings, profile)]
+            return [*checks, *_judged("embedded Redis", url, settings, profile, restart=layout.restart(profile))]
         checks += _log(layout)
         idle = f"not running; `{layout.command('up')}` starts it. Tried out for this check:"
         checks.append(Check("info", "embedded Redis", idle))
@@ -181,14 +184,17 @@ def _log(layout: Layout) -> list[Check]:
     return [Check(status, "log", line, fix) for line in repair.explained(found)]
 
 
-def _judged(name: str, url: str, settings: Settings, profile: Profile | None, log_dir: str = "") -> list[Check]:
+def _judged(
+    name: str, url: str, settings: Settings, profile: Profile | None, log_dir: str = "", restart: str = ""
+) -> list[Check]:
     from rtmem.drivers import SyncDriver
     from rtmem.server import probe, profiles
 
     try:
         with SyncDriver.connect(url, settings.redis) as driver:
             prefix = settings.checkpoint.prefix
-            report = driver.run(profiles.ask(profile, prefix, log_dir) if profile else probe.ask(prefix))
+            asking = profiles.ask(profile, prefix, log_dir, restart) if profile else probe.ask(prefix, restart)
+            report = driver.run(asking)
     except RtmemError as exc:
         return [Check("error", name, *_split(exc))]
     checks = [Check("ok", name, report.line)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -29,8 +29,12 @@ RedisUrl = Annotated[
     ),
 ]
 ProfileName = Annotated[
-    Literal["ephemeral", "relaxed", "balanced", "durable"] | None,
-    typer.Option("--profile", help="Durability of the embedded Redis; see `rtmem configs show`."),
+    Profile | None,
+    typer.Option(
+        "--profile",
+        metavar="[ephemeral|relaxed|balanced|durable]",
+        help="Durability of the embedded Redis; see `rtmem configs show`.",
+    ),
 ]
 
 

@@ -47,7 +47,7 @@ def redis_of(settings: Settings) -> Iterator[Settings]:
         for sentence in share.report:
             screen.note(f"({sentence})")
         settings = msgspec.structs.replace(settings, redis=msgspec.structs.replace(settings.redis, url=share.url))
-        _announce(_probed(settings))
+        _announce(_probed(settings, directory.locate(settings.server.data_dir).restart()))
         yield settings
 
 
@@ -100,6 +100,9 @@ def _serve(
         async with await AsyncDriver.connect(settings.redis.url, settings.redis) as driver:
             saver = AsyncRedisSaver(driver=driver, settings=settings.checkpoint)
             await saver.asetup()
+            # A promise that this Redis can never keep is refused here, and not to the first one who talks to it.
+            for ack in {settings.gateway.turn_durability, settings.checkpoint.ack} - {"memory"}:
+                await saver.amark(ack)
             graphs = {name: await make() for name, make in builders.items()}
             yield create_app(graphs, driver, saver, settings)
 
@@ -142,9 +145,9 @@ def with_token(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, gateway=msgspec.structs.replace(settings.gateway, tokens=tokens))
 
 
-def _probed(settings: Settings) -> ServerReport:
+def _probed(settings: Settings, restart: str = "") -> ServerReport:
     with SyncDriver.connect(settings.redis.url, settings.redis) as driver:
-        report = driver.run(probe.ask(settings.checkpoint.prefix))
+        report = driver.run(probe.ask(settings.checkpoint.prefix, restart))
     probe.require(report)
     return report
 
@@ -153,7 +156,7 @@ def _announce(report: ServerReport) -> None:
     screen.rows([("Redis     ", report.line)])
     for finding in report.findings:
         if finding.level != "info":
-            screen.note(f"{finding.level}: {finding.what}: {finding.consequence}. {finding.fix}")
+            screen.note(f"{finding.level}: {finding.what}: {finding.consequence}. To mend it: {finding.fix}")
 
 
 def _welcome(address: str, settings: Settings, assistants: list[str]) -> None:

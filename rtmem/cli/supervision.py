@@ -25,6 +25,13 @@ RETRY_INTERVAL_S_MAX: Final = 5.0
 _ANSWER_TIMEOUT_S: Final = 2.0
 
 
+def what_is_kept(settings: Server) -> str:
+    """What a stop of the embedded Redis leaves, in words."""
+    if embedded.profile(settings) == "ephemeral":
+        return "and nothing is kept: it ran with profile ephemeral"
+    return "its data is kept"
+
+
 class Supervisor:
     """Holds a share in the embedded Redis for the length of a with block, and starts it again when it dies."""
 
@@ -97,6 +104,6 @@ class Supervisor:
         self._thread.join()
         ended = self._share.release()
         if ended:
-            screen.note("(embedded Redis stopped, its data is kept)")
+            screen.note(f"(embedded Redis stopped, {what_is_kept(self._settings)})")
         elif embedded.running_url(self._settings) is not None:
             screen.note("(embedded Redis is still in use)")

@@ -320,8 +320,8 @@ def _judge(promise: Promise, proof: _Proof, since: Collection[ServerId], since_s
         raise _not_durable(promise, what, **known)
     if promise.waits_for_disk and since_s < promise.watch.unseen_s:
         what = (
-            "an fsync, or the server, was so slow that a failure would not have been noticed (Redis forgets one after "
-            "a second); appendfsync always does not have this gap"
+            "an fsync, the server or this process was so slow that a failure would not have been noticed (Redis "
+            "forgets one after a second); appendfsync always does not have this gap"
         )
         raise _not_durable(promise, what, **known)
     if proof.replicas < promise.replicas_min:

@@ -72,6 +72,11 @@ class Layout:
         default = self.root == default_data_dir().resolve()
         return f"rtmem {words}" + ("" if default else f" --data-dir {shlex.quote(str(self.root))}")
 
+    def restart(self, profile: str | None = None) -> str:
+        """What to type to have its server run with `profile`: the only change of its settings that lasts."""
+        up = f"up --profile {profile or 'balanced'}"
+        return f"{self.command('down')}; {self.command(up)}"
+
 
 def default_data_dir() -> Path:
     """$XDG_DATA_HOME/rtmem, or ~/.local/share/rtmem."""

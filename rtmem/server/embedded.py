@@ -130,6 +130,15 @@ def running_url(settings: Server) -> str | None:
     return address.url(layout)
 
 
+def profile(settings: Server) -> str:
+    """The profile that the server of this data directory was last started with; empty if it never was."""
+    return _profile_of(directory.locate(settings.data_dir))
+
+
+def _profile_of(layout: Layout) -> str:
+    return conf.profile_of(layout.conf.read_text("utf-8", "surrogateescape")) if layout.conf.exists() else ""
+
+
 def _ensure_alive(
     layout: Layout, settings: Server, program: Binaries, extra_conf: Sequence[str], share: int
 ) -> tuple[bool, tuple[str, ...]]:
@@ -148,7 +157,7 @@ def _stop_unused_with_other_profile(layout: Layout, settings: Server, share: int
     """A promise of another profile is not kept by the server that happens to run: restart it, or say so."""
     if lock.is_free(layout.life_lock):
         return ()
-    found = conf.profile_of(layout.conf.read_text("utf-8", "surrogateescape")) if layout.conf.exists() else ""
+    found = _profile_of(layout)
     if found == settings.profile:
         return ()
     if not lock.try_lock(share):

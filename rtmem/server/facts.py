@@ -62,6 +62,8 @@ class ServerFacts:
     eviction: str | None = None
     maxmemory_bytes: int | None = None
     used_memory_bytes: int | None = None
+    total_memory_bytes: int | None = None  # of its machine
+    config_file: str | None = None  # redis.conf; empty: it was started without
     process_id: int | None = None  # on the server's machine, or in its container
     replicas: tuple[Replica, ...] | None = None  # of a master
     master_link_ok: bool | None = None  # of a replica
@@ -146,6 +148,8 @@ def _read_info(fields: Mapping[str, str]) -> ServerFacts:
         eviction=fields.get("maxmemory_policy"),
         maxmemory_bytes=_number(fields.get("maxmemory")),
         used_memory_bytes=_number(fields.get("used_memory")),
+        total_memory_bytes=_number(fields.get("total_system_memory")),
+        config_file=fields.get("config_file"),
         process_id=_number(fields.get("process_id")),
         replicas=_replicas(fields) if fields.get("role") == "master" else None,
         master_link_ok=_flag(fields.get("master_link_status"), yes="up"),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from rtmem.server import remedies
 from rtmem.server.binaries import DOCKER_LINE
 from rtmem.server.facts import ServerFacts
 
@@ -39,9 +40,9 @@ class ServerReport:
     findings: tuple[Finding, ...]
 
 
-def judge(facts: ServerFacts) -> ServerReport:
-    """What these facts mean for somebody who stores memories here."""
-    return ServerReport(facts, _line(facts), tuple(_findings(facts)))
+def judge(facts: ServerFacts, restart: str = "") -> ServerReport:
+    """What these facts mean for somebody who stores memories here; `restart`: see remedies.set_directives."""
+    return ServerReport(facts, _line(facts), tuple(_findings(facts, restart)))
 
 
 # --- the line -----------------------------------------------------------------------------------------------------
@@ -106,10 +107,10 @@ def dotted_words(version: Sequence[int]) -> str:
 # --- the findings -------------------------------------------------------------------------------------------------
 
 
-def _findings(facts: ServerFacts) -> Iterator[Finding]:
+def _findings(facts: ServerFacts, restart: str) -> Iterator[Finding]:
     yield from state_findings(facts)
-    yield from _durability_findings(facts)
-    yield from _memory_findings(facts)
+    yield from _durability_findings(facts, restart)
+    yield from _memory_findings(facts, restart)
 
 
 def state_findings(facts: ServerFacts) -> Iterator[Finding]:
@@ -120,7 +121,10 @@ def state_findings(facts: ServerFacts) -> Iterator[Finding]:
     yield from _failure_findings(facts)
     if facts.maxmemory_bytes and (facts.used_memory_bytes or 0) > 0.9 * facts.maxmemory_bytes:
         yield Finding(
-            "warning", "over 90 % of maxmemory is used", "writes will soon be refused", "raise maxmemory or prune"
+            "warning",
+            "over 90 % of maxmemory is used",
+            "writes will soon be refused",
+            "delete threads or history (saver.prune), or give it more: maxmemory, RTMEM_SERVER__MAXMEMORY_BYTES",
         )
 
 
@@ -203,27 +207,28 @@ def _failure_findings(facts: ServerFacts) -> Iterator[Finding]:
         yield Finding("warning", "the last snapshot failed", "writes may be refused (MISCONF)", "free the disk, BGSAVE")
 
 
-def _durability_findings(facts: ServerFacts) -> Iterator[Finding]:
+def _durability_findings(facts: ServerFacts, restart: str) -> Iterator[Finding]:
     if facts.aof is False:
         _, _, consequence = durability_words(facts).partition(": ")
-        yield Finding("warning", "AOF is off", consequence, "CONFIG SET appendonly yes, then CONFIG REWRITE")
+        fix = remedies.set_directives(facts, {"appendonly": "yes"}, restart)
+        yield Finding("warning", "AOF is off", consequence, fix)
     elif facts.aof and facts.fsync == "no":
         yield Finding(
             "warning",
             "the AOF is not fsynced",
             "a power cut loses everything the kernel had not written back, up to half a minute",
-            "CONFIG SET appendfsync everysec, then CONFIG REWRITE",
+            remedies.set_directives(facts, {"appendfsync": "everysec"}, restart),
         )
     if facts.aof and facts.fsync_pauses_on_rewrite:
         yield Finding(
             "warning",
             "no-appendfsync-on-rewrite is on",
             "a power cut during a rewrite loses seconds, whatever the policy",
-            "CONFIG SET no-appendfsync-on-rewrite no, then CONFIG REWRITE",
+            remedies.set_directives(facts, {"no-appendfsync-on-rewrite": "no"}, restart),
         )
 
 
-def _memory_findings(facts: ServerFacts) -> Iterator[Finding]:
+def _memory_findings(facts: ServerFacts, restart: str) -> Iterator[Finding]:
     if facts.eviction is None:
         return
     if facts.eviction != "noeviction":
@@ -231,12 +236,12 @@ def _memory_findings(facts: ServerFacts) -> Iterator[Finding]:
             "warning",
             f"maxmemory-policy is {facts.eviction}",
             "a full server throws memories away without a word",
-            "CONFIG SET maxmemory-policy noeviction, then CONFIG REWRITE",
+            remedies.set_directives(facts, {"maxmemory-policy": "noeviction"}, restart),
         )
     if not facts.maxmemory_bytes:
         yield Finding(
             "info",
             "no maxmemory",
             "a full machine kills the server instead of refusing writes",
-            "CONFIG SET maxmemory <half of the machine's memory>",
+            remedies.limit_memory(facts, restart),
         )

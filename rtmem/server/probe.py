@@ -19,9 +19,13 @@ __all__ = ["VERSION_MIN", "Finding", "ServerReport", "ask", "judge", "probe", "r
 R = TypeVar("R")
 
 
-def ask(prefix: str = "rtmem") -> Steps[ServerReport]:
-    """Ask the server and judge it; for a driver of either colour. See facts.ask for round trips and errors."""
-    return judge((yield from server_facts.ask(prefix)))
+def ask(prefix: str = "rtmem", restart: str = "") -> Steps[ServerReport]:
+    """Ask the server and judge it; for a driver of either colour. See facts.ask for round trips and errors.
+
+    Args:
+        restart: see remedies.set_directives.
+    """
+    return judge((yield from server_facts.ask(prefix)), restart)
 
 
 def probe(client: redis.Redis, prefix: str = "rtmem") -> ServerReport:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from rtmem.server import conf, facts, machine
+from rtmem.server import conf, facts, machine, remedies
 from rtmem.server.conf import Directive
 from rtmem.server.facts import ServerFacts
 from rtmem.server.judgement import Finding, ServerReport, durability_words, judge, state_findings
@@ -27,32 +27,32 @@ _DURABILITY: Final = re.compile(r"aof-|auto-aof-|stop-writes-|min-replicas-|save
 
 _UNITS: Final = {"kb": 1024, "mb": 1024**2, "gb": 1024**3}
 _NETWORK: Final = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse.s3fs", "ceph", "glusterfs"}
-_GUIDE: Final = ", then CONFIG REWRITE"
 
 
-def ask(profile: str, prefix: str = "rtmem", log_dir: str = "") -> Steps[ServerReport]:
+def ask(profile: str, prefix: str = "rtmem", log_dir: str = "", restart: str = "") -> Steps[ServerReport]:
     """Ask a server and hold it to a profile. See facts.ask for round trips and errors.
 
     Args:
         log_dir: where its log is going to lie, for a server that is only tried out.
+        restart: see remedies.set_directives.
 
     Raises:
         ConfigError: no such profile.
     """
     names = [directive.name for directive in conf.directives(profile)]
     answered = yield from facts.ask(prefix, (*names, *_ALSO_ASKED))
-    return judged(profile, answered, machine.look(answered, log_dir))
+    return judged(profile, answered, machine.look(answered, log_dir), restart)
 
 
-def judged(profile: str, answered: ServerFacts, below: MachineFacts | None) -> ServerReport:
+def judged(profile: str, answered: ServerFacts, below: MachineFacts | None, restart: str = "") -> ServerReport:
     """The report of a server with these facts; `below` is None for a machine that cannot be seen from here."""
     findings = (
         *state_findings(answered),
-        *_promise_findings(profile, answered),
+        *_promise_findings(profile, answered, restart),
         *_replication_findings(profile, answered),
-        *_memory_findings(answered),
+        *_memory_findings(answered, restart),
         *_machine_findings(profile, answered, below),
-        *_other_findings(profile, answered),
+        *_other_findings(profile, answered, restart),
     )
     return ServerReport(answered, judge(answered).line, findings)
 
@@ -60,7 +60,7 @@ def judged(profile: str, answered: ServerFacts, below: MachineFacts | None) -> S
 # --- what decides what a crash can lose ---------------------------------------------------------------------------
 
 
-def _promise_findings(profile: str, answered: ServerFacts) -> Iterator[Finding]:
+def _promise_findings(profile: str, answered: ServerFacts, restart: str) -> Iterator[Finding]:
     wanted = {directive.name: directive.value for directive in conf.directives(profile)}
     if wanted["appendonly"] == "no":
         return
@@ -69,7 +69,7 @@ def _promise_findings(profile: str, answered: ServerFacts) -> Iterator[Finding]:
             "error",
             f"AOF is off, and {profile} keeps a log",
             durability_words(answered).removeprefix("no AOF: "),
-            f"CONFIG SET appendonly yes{_GUIDE}",
+            remedies.set_directives(answered, {"appendonly": "yes", "appendfsync": wanted["appendfsync"]}, restart),
         )
         return
     fsync = wanted["appendfsync"]
@@ -81,7 +81,7 @@ def _promise_findings(profile: str, answered: ServerFacts) -> Iterator[Finding]:
                 "no": "a power cut loses everything the kernel had not written back, up to half a minute",
                 "everysec": "a power cut loses about a second of acknowledged writes, 1.9 s at worst",
             }[answered.fsync],
-            f"CONFIG SET appendfsync {fsync}{_GUIDE}",
+            remedies.set_directives(answered, {"appendfsync": fsync}, restart),
         )
     if answered.fsync_pauses_on_rewrite and fsync != "no":
         yield Finding(
@@ -89,25 +89,25 @@ def _promise_findings(profile: str, answered: ServerFacts) -> Iterator[Finding]:
             "no-appendfsync-on-rewrite is yes",
             f"while a rewrite runs nothing is fsynced: a power cut then lost 3 s of acknowledged writes under always, "
             f"so {profile} holds only between rewrites",
-            f"CONFIG SET no-appendfsync-on-rewrite no{_GUIDE}",
+            remedies.set_directives(answered, {"no-appendfsync-on-rewrite": "no"}, restart),
         )
 
 
-def _memory_findings(answered: ServerFacts) -> Iterator[Finding]:
+def _memory_findings(answered: ServerFacts, restart: str) -> Iterator[Finding]:
     if answered.eviction is not None and answered.eviction != "noeviction":
         whose = "checkpoints with a TTL" if answered.eviction.startswith("volatile") else "any checkpoint"
         yield Finding(
             "error",
             f"maxmemory-policy is {answered.eviction}",
             f"a full server throws away {whose} without a word",
-            f"CONFIG SET maxmemory-policy noeviction{_GUIDE}",
+            remedies.set_directives(answered, {"maxmemory-policy": "noeviction"}, restart),
         )
     if answered.maxmemory_bytes == 0:
         yield Finding(
             "warning",
             "no maxmemory",
             "a full machine kills the server, where a limit would refuse a write",
-            "CONFIG SET maxmemory <half of the machine's memory>" + _GUIDE,
+            remedies.limit_memory(answered, restart),
         )
 
 
@@ -134,7 +134,7 @@ def _replication_findings(profile: str, answered: ServerFacts) -> Iterator[Findi
                 "error",
                 f"{name} is {found}, and {profile} says {value}",
                 "a master that is cut off goes on acknowledging what the failover throws away (2,901 of 3,091 writes)",
-                f"CONFIG SET {name} {value}{_GUIDE}",
+                remedies.set_directives(answered, {name: str(value)}),
             )
     lag_s = wanted["min-replicas-max-lag"]
     near = [one for one in answered.replicas or () if one.online and one.lag_s <= lag_s]
@@ -167,7 +167,7 @@ def _machine_findings(profile: str, answered: ServerFacts, below: MachineFacts |
             "warning",
             f"vm.overcommit_memory is {below.overcommit}",
             "the fork of a rewrite can be refused although memory is free: the log then grows, and BGSAVE fails",
-            "sysctl -w vm.overcommit_memory=1",
+            "sysctl -w vm.overcommit_memory=1, and `vm.overcommit_memory = 1` in a file of /etc/sysctl.d to keep it",
         )
     if below.huge_pages == "always" and answered.config.get("disable-thp") == "no":
         yield Finding(
@@ -184,7 +184,11 @@ def _file_system_findings(answered: ServerFacts, below: MachineFacts) -> Iterato
     kind, place = below.file_system, f"the log lies on {below.file_system} ({below.log_dir})"
     if kind in ("tmpfs", "ramfs"):
         yield Finding(
-            "error", place, "it is memory: a restart of the machine loses all", f"CONFIG SET dir <a disk>{_GUIDE}"
+            "error",
+            place,
+            "it is memory: a restart of the machine loses all",
+            f"stop it, copy {answered.config.get('dir', 'its directory')} to a disk, start it with `dir` there (an "
+            "embedded one with --data-dir)",
         )
     elif kind == "overlay":
         yield Finding("warning", place, "it goes with its container", "mount a volume there")
@@ -213,19 +217,27 @@ _JUDGED_ABOVE: Final = frozenset(
 )
 
 
-def _other_findings(profile: str, answered: ServerFacts) -> Iterator[Finding]:
-    """Directives that differ, each with the reason that the profile gives for its own value."""
+def _other_findings(profile: str, answered: ServerFacts, restart: str) -> Iterator[Finding]:
+    """Directives that differ, with the reason that the profile gives for its own values; one finding for a reason."""
+    differing: dict[str, list[Directive]] = {}
     for directive in conf.directives(profile):
         if directive.name in _NOT_JUDGED | _JUDGED_ABOVE or directive.name not in answered.config:
             continue
-        found = answered.config[directive.name]
-        if not _same(directive, found):
-            yield Finding(
-                "warning" if _DURABILITY.match(directive.name) else "info",
-                f"{directive.name} is {found or 'empty'}, and {profile} says {directive.value or 'empty'}",
-                directive.reason,
-                f"CONFIG SET {directive.name} {_as_argument(directive.value)}{_GUIDE}",
-            )
+        if not _same(directive, answered.config[directive.name]):
+            differing.setdefault(directive.reason, []).append(directive)
+    for reason, directives in differing.items():
+        wanted: dict[str, str] = {}
+        for directive in directives:
+            # Limits of several classes of clients are one value.
+            wanted[directive.name] = f"{wanted.get(directive.name, '')} {directive.value}".strip()
+        found = ", ".join(f"{name} is {answered.config[name] or 'empty'}" for name in wanted)
+        values = list(dict.fromkeys(wanted.values()))
+        yield Finding(
+            "warning" if any(_DURABILITY.match(name) for name in wanted) else "info",
+            f"{found}, and {profile} says {', '.join(value or 'empty' for value in values)}",
+            reason,
+            remedies.set_directives(answered, wanted, restart),
+        )
 
 
 def _same(directive: Directive, found: str) -> bool:
@@ -241,7 +253,3 @@ def _same(directive: Directive, found: str) -> bool:
 def _plain(value: str) -> str:
     match = re.fullmatch(r"(\d+)(kb|mb|gb)", value)
     return str(int(match[1]) * _UNITS[match[2]]) if match else value
-
-
-def _as_argument(value: str) -> str:
-    return f'"{value}"' if not value or " " in value else value

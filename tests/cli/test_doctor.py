@@ -56,7 +56,10 @@ def test_a_redis_is_held_to_a_profile(env: dict[str, str], redis_url: str) -> No
     done = rtmem("doctor", "--redis-url", redis_url, "--profile", "durable", "--json", env=env)
     assert done.returncode == 1
     found = by_name(done.stdout)["AOF is off, and durable keeps a log"]
-    assert (found["status"], found["fix"].partition(",")[0]) == ("error", "CONFIG SET appendonly yes")
+    assert (found["status"], found["fix"].partition(",")[0]) == (
+        "error",
+        "CONFIG SET appendonly yes appendfsync always",
+    )
     assert rtmem("doctor", "--redis-url", redis_url, "--profile", "ephemeral", env=env).returncode == 0
 
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.agent import openai_server
 from tests.cli.commands import Up, environment, rtmem
 
@@ -28,6 +30,23 @@ def test_a_real_model_talks_through_the_same_gateway(tmp_path: Path) -> None:
             "It is put into the outbox for Bob; the demo delivers nothing outside.\n"
         ), done.stderr
         assert '{"name": ["Ann"]}' in str(model_server.requests[0]["messages"][0]["content"])  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("profile", ["ephemeral", "relaxed"])
+def test_a_promise_that_the_redis_cannot_keep_is_refused_before_anybody_talks_to_it(
+    profile: str, tmp_path: Path
+) -> None:
+    env = environment(tmp_path, RTMEM_GATEWAY__TURN_DURABILITY="fsync")
+    done = rtmem("up", "--profile", profile, "--data-dir", tmp_path / "data", "--port", "0", env=env)
+    assert done.returncode == 2
+    assert "error: ack 'fsync': this Redis" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_profile_for_several_machines_is_refused_with_the_way_to_them(tmp_path: Path) -> None:
+    done = rtmem("up", "--profile", "replicated", "--data-dir", tmp_path / "data", env=environment(tmp_path))
+    assert done.returncode == 2
+    assert "rtmem configs show replicated" in " ".join(done.stderr.split())
 
 
 def test_redis_only_serves_savers_of_other_programs(tmp_path: Path) -> None:

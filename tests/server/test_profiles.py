@@ -43,9 +43,10 @@ def whats(findings: tuple[Finding, ...]) -> list[str]:
 
 
 def cure(server: embedded.Embedded, finding: Finding) -> None:
-    command = finding.fix.split(", then ")[0].replace("<half of the machine's memory>", "1gb")
+    now, _, lasting = finding.fix.partition(", then ")
     with client(server) as connection:
-        connection.execute_command(*shlex.split(command))
+        connection.execute_command(*shlex.split(now))
+        connection.execute_command(*shlex.split(lasting))
 
 
 @pytest.mark.parametrize("profile", conf.PROFILES)
@@ -106,6 +107,80 @@ def test_a_redis_as_it_comes_is_told_everything_that_matters(redis_server: Serve
     assert "error: AOF is off, and durable keeps a log" in found
     assert "warning: no maxmemory" in found
     assert any(line.startswith("warning: save is 3600 1") for line in found)
+
+
+@pytest.mark.parametrize("with_file", [True, False], ids=["redis.conf", "no redis.conf"])
+@pytest.mark.parametrize("profile", ["durable", "replicated"])
+def test_every_remedy_for_a_foreign_redis_works_as_typed_and_lasts(
+    profile: str, with_file: bool, tmp_path: Path
+) -> None:
+    port = free_port()
+    options = ["--port", str(port), "--dir", str(tmp_path)]
+    if with_file:
+        file = tmp_path / "redis.conf"
+        file.write_text("maxmemory-policy allkeys-lru\n")
+        options.insert(0, str(file))
+    else:
+        options += ["--maxmemory-policy", "allkeys-lru"]
+    for lasts in (False, True):
+        with foreign(options, port) as asked:
+            found = findings_of(asked, profile, port)
+            if lasts:
+                assert found == [], "a restart brought it back"
+                break
+            assert "maxmemory-policy is allkeys-lru" in [finding.what for finding in found]
+            for finding in found:
+                now, _, lasting = finding.fix.partition(", then ")
+                assert asked.execute_command(*shlex.split(now)) == b"OK", finding
+                if with_file:
+                    assert lasting == "CONFIG REWRITE"
+                    assert asked.execute_command("CONFIG", "REWRITE") == b"OK"
+                else:
+                    options += shlex.split(lasting.split("`")[1])
+            assert findings_of(asked, profile, port) == []
+
+
+@contextmanager
+def foreign(options: list[str], port: int) -> Iterator[redis.Redis]:
+    """A redis-server as somebody else would start it."""
+    process = subprocess.Popen([binaries.find().server, *options], stdout=subprocess.DEVNULL)
+    try:
+        with redis.Redis(port=port, retry=Retry(NoBackoff(), 0)) as asked:
+            eventually(lambda: answers(asked))
+            yield asked
+    finally:
+        process.kill()
+        process.wait()
+
+
+def findings_of(asked: redis.Redis, profile: str, port: int) -> list[Finding]:
+    """What its settings promise less; neither modules nor replicas nor the machine."""
+    driver = SyncDriver.connect(f"redis://127.0.0.1:{port}")
+    try:
+        answered = driver.run(profiles.ask(profile)).facts
+    finally:
+        driver.close()
+    alone = replace(answered, replicas=None, modules=None)
+    return list(profiles.judged(profile, alone, GOOD_MACHINE).findings)
+
+
+def test_what_redis_reads_only_at_its_start_is_not_told_to_config_set() -> None:
+    facts = replace(GOOD, config={"rdbchecksum": "no"}, config_file="/etc/redis/redis.conf")
+    (finding,) = profiles.judged("balanced", facts, GOOD_MACHINE).findings
+    assert finding.fix == "put `rdbchecksum yes` into /etc/redis/redis.conf and restart the server"
+
+
+def test_settings_with_one_reason_are_one_finding() -> None:
+    facts = replace(GOOD, config={"hz": "10", "dynamic-hz": "no"}, config_file="/etc/redis/redis.conf")
+    (finding,) = profiles.judged("balanced", facts, GOOD_MACHINE).findings
+    assert finding.what == "hz is 10, dynamic-hz is no, and balanced says 100, yes"
+    assert finding.fix == "CONFIG SET hz 100 dynamic-hz yes, then CONFIG REWRITE"
+
+
+def test_a_server_of_ours_is_started_anew_because_its_file_is_written_at_each_start() -> None:
+    facts = replace(GOOD, fsync="everysec", config_file="/data/redis.conf")
+    (finding,) = profiles.judged("durable", facts, GOOD_MACHINE, "rtmem down; rtmem up --profile durable").findings
+    assert finding.fix == "rtmem down; rtmem up --profile durable"
 
 
 def test_an_unknown_profile_is_refused(redis_url: str) -> None:
