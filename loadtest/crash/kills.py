@@ -31,7 +31,7 @@ from loadtest.crash.victim import Victim, restart
 from rtmem.settings import Ack
 
 STALL_MS: Final = 10_000  # much longer than Redis keeps a write back
-_TOKEN_INTERVAL_MS: Final = 150  # the answer that is cut has forty words: it lasts six seconds
+_TOKEN_INTERVAL_MS: Final = 250  # the answer that is cut has forty words: it lasts ten seconds
 _PATIENCE_S: Final = 60.0
 
 

@@ -27,6 +27,7 @@ from rtmem.errors import RtmemError
 from rtmem.settings import Ack
 
 PAUSE_S: Final = 0.05  # after an error
+PACE_S: Final = 0.005  # between steps: looking afterwards at what was written takes longer than writing it
 TURN_TIMEOUT_S: Final = 60.0
 
 
@@ -106,6 +107,7 @@ async def _write(
             ledger.add("put", thread, checkpoint["id"], number)
             await put_writes(config, writes_of(number), TASK_ID)
             ledger.add("put_writes", thread, checkpoint["id"], number)
+            await anyio.sleep(PACE_S)
         except RtmemError as exc:
             client.hear(type(exc).__name__, exc.message)
             await anyio.sleep(PAUSE_S)
@@ -130,7 +132,10 @@ async def _talk(client: Client, url: str, token: str, over: threading.Event) -> 
                 client.hear("refused" if refused else type(exc).__name__, str(exc))
                 await anyio.sleep(PAUSE_S)
                 continue
-            if end.get("event") == "completed" and client.ack in ("memory", end.get("durability")):
+            if not end:
+                client.hear("ConnectionEnded", "the SDK's stream has ended before the run")
+                await anyio.sleep(PAUSE_S)
+            elif end.get("event") == "completed" and client.ack in ("memory", end.get("durability")):
                 client.ledger.add("turn", client.thread, end["checkpoint"]["id"], number)
             else:
                 why = str(end.get("error") or end.get("durability_error") or end)

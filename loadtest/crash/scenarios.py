@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from loadtest.crash import disk_faults, full_memory, kills, power_plans
+from loadtest.crash import disk_faults, full_memory, kills, power_plans, replicas
 from loadtest.crash.lab import Scenario
 from loadtest.crash.outcome import Outcome, Verdict
 
@@ -14,6 +14,7 @@ SCENARIOS: Final[list[Scenario]] = [
     *kills.SCENARIOS,
     *disk_faults.SCENARIOS,
     *full_memory.SCENARIOS,
+    *replicas.SCENARIOS,
 ]
 
 
