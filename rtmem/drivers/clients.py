@@ -187,7 +187,7 @@ def sentinel_target(url: str) -> dict[str, Any]:
 def _sentinel_target(url: str) -> dict[str, Any]:
     parts = urlsplit(url)
     credentials, _, hosts = parts.netloc.rpartition("@")
-    service, _, db = parts.path.strip("/").partition("/")
+    service, _, db = parts.path.removeprefix("/").partition("/")
     if not service or not hosts:
         raise ValueError
     user, _, password = credentials.partition(":")

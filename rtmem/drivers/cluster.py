@@ -302,19 +302,19 @@ class AsyncClusterDriver(AsyncDriver):
 
 def _plain_url(url: str) -> tuple[str, tuple[str, ...]]:
     """A redis:// URL with the options of `url` (rediss:// with ?ssl=true), and its nodes."""
-    scheme, _, rest = url.partition("://")
-    credentials, at, place = rest.rpartition("@")
-    hosts, slash, options = place.partition("/")
-    if "?" in hosts:
-        hosts, slash, options = (*hosts.partition("?")[:2], hosts.partition("?")[2])
+    parts = urlsplit(url)
+    credentials, at, hosts = parts.netloc.rpartition("@")
+    if parts.path not in ("", "/", "/0"):
+        raise ConfigError(f"Redis URL {clients.redact(url)!r}: a cluster has no database but 0; leave it out")
     try:
         addresses = [urlsplit(f"//{host}") for host in hosts.split(",")]
         seeds = tuple(f"{address.hostname or 'localhost'}:{address.port or 6379}" for address in addresses)
     except ValueError:
-        raise ConfigError(f"Redis URL {clients.redact(url)!r}: expected {scheme}://host:7000,host2:7000") from None
-    kept = [option for option in options.split("&") if option not in ("ssl=true", "ssl=1")]
-    plain = "rediss" if len(kept) < len(options.split("&")) else "redis"
-    return f"{plain}://{credentials}{at}{hosts.split(',')[0]}{slash}{'&'.join(kept)}", seeds
+        raise ConfigError(f"Redis URL {clients.redact(url)!r}: expected redis+cluster://host:7000,host2:7000") from None
+    options = [option for option in parts.query.split("&") if option]
+    kept = [option for option in options if option not in ("ssl=true", "ssl=1")]
+    scheme = "redis" if kept == options else "rediss"
+    return f"{scheme}://{credentials}{at}{hosts.split(',')[0]}{'?' if kept else ''}{'&'.join(kept)}", seeds
 
 
 def _at(pool: redis.ConnectionPool, address: str) -> redis.ConnectionPool:

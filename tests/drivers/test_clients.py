@@ -63,7 +63,10 @@ def test_passwords_are_not_shown(url: str, shown: str) -> None:
         "redis+sentinel://:hunter2@host:26379",
         "redis+sentinel://:hunter2@host:port/service",
         "redis+sentinel://:hunter2@host:26379/service/db",
+        "redis+sentinel://:hunter2@host:26379//0",
         "redis+cluster://:hunter2@host:port",
+        "redis+cluster://:hunter2@host:7000/3",
+        "redis+cluster://:hunter2@host:7000,host2:7000/3?ssl=true",
         "redis+cluster://:hunter2@host?no_such_option=1",
     ],
 )

@@ -14,7 +14,7 @@ from langgraph.checkpoint.conformance.capabilities import Capability
 from redis.crc import key_slot
 
 from rtmem.checkpoint import AsyncRedisSaver
-from rtmem.drivers import AsyncDriver, SyncDriver
+from rtmem.drivers import AsyncDriver, SyncDriver, cluster
 from rtmem.drivers.cluster import slot_of
 from rtmem.errors import AuthenticationError, CommandError, ConfigError, ServerUnavailableError, StaleWriterError
 from rtmem.operations import event_log
@@ -304,3 +304,16 @@ async def test_a_node_that_dies_is_named_and_found_again(colour: Colour, cluster
 )
 def test_the_first_key_decides_the_slot(command: tuple[str, ...], key: bytes | None) -> None:
     assert slot_of(command) == (None if key is None else key_slot(key))
+
+
+@pytest.mark.parametrize(
+    ("url", "plain", "seeds"),
+    [
+        ("redis+cluster://h", "redis://h", ("h:6379",)),
+        ("redis+cluster://me:p%40ss@h:1,g:2/0", "redis://me:p%40ss@h:1", ("h:1", "g:2")),
+        ("redis+cluster://h:1?ssl=true", "rediss://h:1", ("h:1",)),
+        ("redis+cluster://h:1/?ssl=1&ssl_ca_certs=ca.pem", "rediss://h:1?ssl_ca_certs=ca.pem", ("h:1",)),
+    ],
+)
+def test_a_url_says_the_nodes_and_how_to_speak_to_them(url: str, plain: str, seeds: tuple[str, ...]) -> None:
+    assert cluster._plain_url(url) == (plain, seeds)
