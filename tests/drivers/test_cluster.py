@@ -14,8 +14,8 @@ from langgraph.checkpoint.conformance.capabilities import Capability
 from redis.crc import key_slot
 
 from rtmem.checkpoint import AsyncRedisSaver
-from rtmem.drivers import AsyncDriver, SyncDriver, cluster
-from rtmem.drivers.cluster import slot_of
+from rtmem.drivers import AsyncDriver, SyncDriver
+from rtmem.drivers.cluster import _plain_url, slot_of
 from rtmem.errors import AuthenticationError, CommandError, ConfigError, ServerUnavailableError, StaleWriterError
 from rtmem.operations import event_log
 from rtmem.records import LOG_LAYOUT, LogEvent, LogGroup
@@ -316,4 +316,4 @@ def test_the_first_key_decides_the_slot(command: tuple[str, ...], key: bytes | N
     ],
 )
 def test_a_url_says_the_nodes_and_how_to_speak_to_them(url: str, plain: str, seeds: tuple[str, ...]) -> None:
-    assert cluster._plain_url(url) == (plain, seeds)
+    assert _plain_url(url) == (plain, seeds)
