@@ -13,6 +13,7 @@ from typing import Protocol
 
 from loadtest.crash.outcome import NotCovered, Outcome, Verdict
 from loadtest.crash.victim import MAXMEMORY_BYTES, Victim, program_with
+from rtmem.server import embedded
 from rtmem.settings import Profile
 
 
@@ -95,8 +96,11 @@ class Lab:
                 self.not_covered.append(str(exc))
 
     def close(self) -> None:
+        """End every server that was served, and those that came back in their places."""
         for victim in self._victims:
             victim.kill()
+            if victim.data_dir.exists():  # its volume may be gone
+                embedded.stop(victim.settings)
 
 
 @contextmanager
