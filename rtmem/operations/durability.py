@@ -116,18 +116,13 @@ class Promise:
             )
 
     @property
-    def local_min(self) -> int:
-        """How many local fsyncs WAITAOF has to count."""
-        return 1 if self.waits_for_disk else 0
-
-    @property
     def replicas_min(self) -> int:
         """How many replicas it has to count."""
         return self.replicas if self.ack == "replica" else 0
 
-    def wait_command(self) -> Command:
-        """A short wait for both."""
-        if self.waits_for_disk:
+    def wait_command(self, *, disk: bool) -> Command:
+        """A short wait for replicas, and for this server's disk if there is one to wait for."""
+        if disk:
             return ("WAITAOF", 1, self.replicas_min, LOOK_MS)
         return ("WAIT", self.replicas_min, LOOK_MS)
 
@@ -217,7 +212,7 @@ def barrier(promise: Promise, since: Mark) -> Steps[None]:
 # What the server can do ----------------------------------------------------------------------------------------------
 
 
-def prepare(promise: Promise) -> Steps[None]:
+def prepare(promise: Promise, *, consequence: str = "; nothing was written") -> Steps[None]:
     """Ask the server, once, whether it can keep `promise`. Raises ConfigError with the next step if it cannot."""
     if promise.ack == "memory" or promise.waits_for_disk is not None:
         return
@@ -229,7 +224,7 @@ def prepare(promise: Promise) -> Steps[None]:
     else:
         problem, kind = (yield from _why_nothing_is_synced(_fields(info))), ConfigError
     if problem and promise.ack == "fsync":
-        raise kind(f"ack 'fsync': {problem}; nothing was written", ack=promise.ack)
+        raise kind(f"ack 'fsync': {problem}{consequence}", ack=promise.ack)
     promise.waits_for_disk = not problem
 
 
@@ -259,6 +254,7 @@ class _Proof(NamedTuple):
     """What a server has confirmed of everything it had executed before."""
 
     server: ServerId
+    disk: bool  # it was asked for its own disk too
     local_fsyncs: int  # 1: its own disk
     replicas: int
 
@@ -287,13 +283,19 @@ def prove(promise: Promise, since: Collection[ServerId], since_s: float) -> Step
 def _wait(promise: Promise) -> Steps[_Proof]:
     """Wait, in short steps, until the server has confirmed what was promised, or the time is over."""
     ends_s = promise.clock() + promise.timeout_ms / 1_000
+    # Another proof that breaks off, now or later, forgets what the server can do. Without knowing it a proof would not
+    # wait for any disk, so it is asked again; and what this one waits for does not change under way.
+    yield from prepare(promise, consequence="")
+    disk = bool(promise.waits_for_disk)
     client = -1
     while True:
         # A batch may find itself on another connection than the last one: WAITAOF then knows nothing of the barrier.
         began_s = promise.clock()
         barrier = () if client >= 0 else (("SET", promise.barrier, "", "PX", BARRIER_TTL_MS),)
         this_client, *_, counted, info = yield Batch(
-            (("CLIENT", "ID"), *barrier, promise.wait_command(), _STATUS), lane="durable", timeout_ms=_EXCHANGE_MS
+            (("CLIENT", "ID"), *barrier, promise.wait_command(disk=disk), _STATUS),
+            lane="durable",
+            timeout_ms=_EXCHANGE_MS,
         )
         fields = _fields(info)
         promise.watch.note(fields, began_s, promise.clock())
@@ -301,10 +303,10 @@ def _wait(promise: Promise) -> Steps[_Proof]:
             client = -1
             continue
         client = this_client
-        local, replicas = (int(number) for number in counted) if promise.waits_for_disk else (0, int(counted))
-        enough = local >= promise.local_min and replicas >= promise.replicas_min
+        local, replicas = (int(number) for number in counted) if disk else (0, int(counted))
+        enough = local >= disk and replicas >= promise.replicas_min
         if enough or promise.clock() >= ends_s:
-            return _Proof(_server_of(fields), local, replicas)
+            return _Proof(_server_of(fields), disk, local, replicas)
 
 
 def _judge(promise: Promise, proof: _Proof, since: Collection[ServerId], since_s: float) -> None:
@@ -313,19 +315,19 @@ def _judge(promise: Promise, proof: _Proof, since: Collection[ServerId], since_s
     if others := [server for server in since if server != proof.server]:
         what = f"the server that executed it ({others[0].run_id[:8]}) was restarted or replaced"
         raise _not_durable(promise, what, server_changed=True)
-    if promise.waits_for_disk and since_s <= promise.watch.failed_s:
+    if proof.disk and since_s <= promise.watch.failed_s:
         raise _not_durable(promise, "an fsync or a write of the AOF has failed meanwhile", fsync_failed=True, **known)
-    if proof.local_fsyncs < promise.local_min:
+    if proof.local_fsyncs < proof.disk:
         what = f"no fsync has finished within {promise.timeout_ms} ms; `rtmem doctor` looks at the disk"
         raise _not_durable(promise, what, **known)
-    if promise.waits_for_disk and since_s < promise.watch.unseen_s:
+    if proof.disk and since_s < promise.watch.unseen_s:
         what = (
             "an fsync, the server or this process was so slow that a failure would not have been noticed (Redis "
             "forgets one after a second); appendfsync always does not have this gap"
         )
         raise _not_durable(promise, what, **known)
     if proof.replicas < promise.replicas_min:
-        how = "with an AOF of their own (appendonly yes) " if promise.waits_for_disk else ""
+        how = "with an AOF of their own (appendonly yes) " if proof.disk else ""
         what = f"{proof.replicas} of {promise.replicas} replicas {how}have confirmed it in {promise.timeout_ms} ms"
         raise _not_durable(promise, what, **known)
 
@@ -337,7 +339,7 @@ def look(promise: Promise) -> Steps[None]:
     Redis: 1 round trip, or none.
     """
     began_s = promise.clock()
-    if promise.waits_for_disk and began_s - promise.watch.looked_s > LOOK_MS / 1_000:
+    if promise.waits_for_disk is not False and began_s - promise.watch.looked_s > LOOK_MS / 1_000:
         (info,) = yield Batch((_STATUS,))
         promise.watch.note(_fields(info), began_s, promise.clock())
 

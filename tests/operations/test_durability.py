@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -53,7 +54,9 @@ def write() -> Steps[list[Any]]:
 class Exchange:
     """Answers what an operation asks for, from a script: replies, or an error, for each batch in turn."""
 
-    def __init__(self, clock: Clock, *script: list[Any] | RtmemError, step_s: float = 0.01) -> None:
+    def __init__(
+        self, clock: Clock, *script: list[Any] | RtmemError | Callable[[], list[Any]], step_s: float = 0.01
+    ) -> None:
         self.asked: list[Batch] = []
         self._clock = clock
         self._script = list(script)
@@ -80,6 +83,8 @@ class Exchange:
         replies = self._script.pop(0)
         if isinstance(replies, RtmemError):
             raise replies
+        if callable(replies):  # something else happens before this answer comes
+            replies = replies()
         assert len(replies) == len(request.commands), request.commands
         return replies
 
@@ -148,6 +153,43 @@ def test_less_than_promised_is_refused(proof: list[Any]) -> None:
     with pytest.raises(NotDurableError, match="executed and is readable") as raised:
         prove(*proof)
     assert raised.value.data["written"] is True
+
+
+def test_a_proof_that_begins_after_another_has_broken_off_asks_again_what_the_server_can_do() -> None:
+    clock = Clock()
+    shared = promise(clock=clock)
+
+    def write_while_another_proof_breaks_off() -> Steps[list[Any]]:
+        replies = yield from write()
+        shared.waits_for_disk = None
+        return replies
+
+    exchange = Exchange(clock, *ABLE, WRITTEN, *ABLE, [7, b"OK", [1, 0], info()])
+    exchange.run(durably(write_while_another_proof_breaks_off(), shared))
+    assert exchange.commands()[-2] == ("WAITAOF", 1, 0, 50)
+
+    exchange = Exchange(clock, *ABLE, WRITTEN, [[0, 0], info(aof=0)])
+    shared.waits_for_disk = None
+    with pytest.raises(NotDurableError, match="keeps no AOF") as raised:
+        exchange.run(durably(write_while_another_proof_breaks_off(), shared))
+    assert "nothing was written" not in str(raised.value)
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_a_proof_under_way_goes_on_when_another_one_breaks_off(synced: bool) -> None:
+    clock = Clock()
+    shared = promise(clock=clock)
+
+    def another_breaks_off() -> list[Any]:
+        shared.waits_for_disk = None
+        return [7, b"OK", [0, 0], info()]
+
+    exchange = Exchange(clock, *ABLE, WRITTEN, another_breaks_off, *[[7, [int(synced), 0], info()]] * 200)
+    if synced:
+        exchange.run(durably(write(), shared))
+        return
+    with pytest.raises(NotDurableError, match="no fsync has finished"):
+        exchange.run(durably(write(), shared))
 
 
 @pytest.mark.parametrize(("looks", "refused"), [(0, False), (1, False), (3, True), (9, True)])
