@@ -81,6 +81,7 @@ class Pointers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     chunk_bytes: Annotated[int, Meta(ge=1024)] = 128 * 1024  # values are stored in pieces of about this size
     batch_bytes: Annotated[int, Meta(ge=1024)] = 1024 * 1024  # of chunks in one round trip; a smaller value takes one
     compress_bytes_min: NotNegative = 32 * 1024 * 1024  # zstd for values from here on; 0: never
+    inline_characters_max: Annotated[int, Meta(ge=500)] = 4_000  # a longer tool result becomes a pointer; 4 to a token
     preview_characters_max: Positive = 400  # head and tail together
     output_characters_max: Positive = 8_000  # of one answer of slice, search or select, unless the caller says less
     select_bytes_max: Positive = 8 * 1024 * 1024  # JSON that `select` may have to decode

@@ -5,7 +5,7 @@ The same value always gives the same text, so that a prompt that was cached stay
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 import regex
 
-from rtmem.records import Pointer, PointerKind
+from rtmem.records import Pointer, PointerKind, PointerUnit
 
 _GRAPHEME: Final = regex.compile(r"\X")
 _WINDOW: Final = 64
@@ -260,8 +260,16 @@ def size_text(size: int) -> str:
     return f"{size / 1e3:.1f} kB" if size < 1e6 else f"{size / 1e6:.1f} MB"
 
 
-def render(pointer: Pointer) -> str:
-    """What stands in a message in place of the value: its pointer, what it is, and how to see more of it."""
+MODEL_TOOLS: Final = ("read_pointer", "search_pointer", "select_pointer")
+"""The tools with which a model looks into a value."""
+
+
+def render(pointer: Pointer, *, tools: Collection[str] = MODEL_TOOLS) -> str:
+    """What stands in a message in place of the value: its pointer, what it is, and how to see more of it.
+
+    Args:
+        tools: which of MODEL_TOOLS the model has; no other is named to it.
+    """
     about = [pointer.media_type, size_text(pointer.bytes), f"about {pointer.tokens:,} tokens"]
     lines = [f"[{pointer.name or 'value'} kept out of the conversation: {pointer.id}", f"{', '.join(about)}"]
     if pointer.shape:
@@ -270,21 +278,31 @@ def render(pointer: Pointer) -> str:
         lines.append(f"begins: {pointer.head}")
     if pointer.tail:
         lines.append(f"ends: {pointer.tail}")
-    lines.append(f"{how_to_see_more(pointer)}]")
+    lines.append(f"{how_to_see_more(pointer, tools=tools)}]")
     return "\n".join(lines)
 
 
-def how_to_see_more(pointer: Pointer) -> str:
-    """One line for a model: which tools and units suit this value."""
-    units = {"table": "rows", "dataframe": "rows", "json": "items", "text": "lines"}.get(pointer.kind)
-    if pointer.kind == "json" and not pointer.items:
-        units = "characters"
-    if pointer.kind == "text" and (pointer.lines <= 1 or pointer.characters > 1_000 * pointer.lines):
-        units = "characters"  # hardly a line break: lines would be too long to read by
-    verbs = [f"read_pointer(unit={units!r})"] if units else []
+def how_to_see_more(pointer: Pointer, *, tools: Collection[str] = MODEL_TOOLS) -> str:
+    """One line for a model: which of its tools, and which unit, suit this value."""
+    unit = reading_unit(pointer)
+    verbs = [f"read_pointer(unit={unit!r})"] if unit else []
     if pointer.kind in ("text", "json"):
         verbs.append("search_pointer")
     if pointer.kind == "json" or pointer.shape.startswith("JSON text"):
         verbs.append("select_pointer (JMESPath)")
-    verbs.append("or pass the pointer to a tool as it is")
+    verbs = [verb for verb in verbs if verb.startswith(tuple(tools))]
+    verbs.append("or pass the pointer to a tool as it is" if verbs else "pass the pointer to a tool as it is")
     return "More: " + ", ".join(verbs)
+
+
+def reading_unit(pointer: Pointer) -> PointerUnit | None:
+    """The unit in which a value is best read by parts; None for one that is no text, JSON or table."""
+    if pointer.kind in ("table", "dataframe"):
+        return "rows"
+    if pointer.kind == "json":
+        return "items" if pointer.items else "characters"
+    if pointer.kind == "text":
+        # Hardly a line break: lines would be too long to read by.
+        long_lines = pointer.lines <= 1 or pointer.characters > 1_000 * pointer.lines
+        return "characters" if long_lines else "lines"
+    return None

@@ -22,6 +22,7 @@ from rtmem.records import (
     Slice,
     SweepReport,
 )
+from rtmem.steps import R, Steps
 
 
 class AsyncPointers(Scoped):
@@ -70,6 +71,10 @@ class AsyncPointers(Scoped):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
+
+    async def run(self, steps: Steps[R]) -> R:
+        """Run steps of your own over the same connections: `pointers.run(operation(pointers.scope, ...))`."""
+        return await self._driver.run(steps)
 
     async def offload(
         self,

@@ -22,6 +22,7 @@ from rtmem.records import (
     Slice,
     SweepReport,
 )
+from rtmem.steps import R, Steps
 
 
 class Pointers(Scoped):
@@ -70,6 +71,10 @@ class Pointers(Scoped):
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def run(self, steps: Steps[R]) -> R:
+        """Run steps of your own over the same connections: `pointers.run(operation(pointers.scope, ...))`."""
+        return self._driver.run(steps)
 
     def offload(
         self,

@@ -1,0 +1,203 @@
+"""Pointers in a tool's arguments: the model passes the id, the tool gets the value.
+
+Only where a tool asks for it. An id that stands in any other argument is text, as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Final, get_args
+
+from langchain_core.tools import BaseTool, ToolException
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, ValidationError, create_model
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from rtmem.agent.offload.counts import Counter
+from rtmem.errors import ConfigError, CorruptRecordError, PointerExpiredError, PointerNotFoundError
+from rtmem.operations import pointers
+from rtmem.operations.pointer_previews import cut_with_mark
+from rtmem.operations.pointers import PointerScope
+from rtmem.steps import Steps
+
+_POINTERS_MAX: Final = 100  # in one call of a tool
+_POINTER: Final[JsonSchemaValue] = {"type": "string", "description": "pointer mp_..."}
+
+
+class PointerArgumentError(ToolException):
+    """A pointer that was given to a tool cannot be used; the message is for the model."""
+
+
+class ByPointer:
+    """Marks an argument of a tool that may be given by pointer: `rows: Annotated[list[dict], ByPointer]`.
+
+    The model sees that a pointer is welcome beside the value itself. A list or dict of pointers, and pointers inside of
+    a larger value, are resolved too. The type is checked after the pointers are resolved; a type that pydantic does not
+    know (a DataFrame) is checked with `isinstance`.
+    """
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        try:
+            inner = handler(source)
+        except PydanticSchemaGenerationError:
+            inner = core_schema.is_instance_schema(source) if isinstance(source, type) else core_schema.any_schema()
+        return core_schema.no_info_wrap_validator_function(
+            lambda value, check: value if holds_pointer(value) else check(value),
+            inner,
+            # As it is: a value is on its way to a tool and not to JSON, and a pointer is not of its type.
+            serialization=core_schema.plain_serializer_function_ser_schema(lambda value: value),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        try:
+            return {"anyOf": [_POINTER, handler(schema["schema"])]}
+        except PydanticInvalidForJsonSchema:
+            return dict(_POINTER)
+
+
+def holds_pointer(value: Any) -> bool:
+    """Whether a value is the id of a pointer, or has one somewhere inside."""
+    if type(value) is str:
+        return len(value) < 64 and pointers.ID.fullmatch(value.strip()) is not None
+    if type(value) is dict:
+        return any(holds_pointer(item) for item in value.values())
+    return type(value) is list and any(holds_pointer(item) for item in value)
+
+
+def taking_pointers(tool: BaseTool, names: Collection[str]) -> BaseTool:
+    """`tool`, with arguments marked that its author did not mark. Raises ConfigError for a name it does not have."""
+    schema = tool.args_schema
+    known = schema.get("properties", {}) if isinstance(schema, Mapping) else getattr(schema, "model_fields", {})
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise ConfigError(f"tool {tool.name!r} has no argument {unknown[0]!r} that could be given by pointer")
+    if isinstance(schema, Mapping):
+        properties = {
+            name: {"anyOf": [_POINTER, told]} if name in names else told for name, told in schema["properties"].items()
+        }
+        return tool.model_copy(update={"args_schema": {**schema, "properties": properties}})
+    if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
+        raise ConfigError(f"tool {tool.name!r} has a schema of pydantic 1, whose arguments cannot be marked")
+    fields: dict[str, Any] = {}
+    for name in names:
+        field = copy(schema.model_fields[name])
+        field.metadata = [*field.metadata, ByPointer]
+        fields[name] = (field.annotation, field)
+    return tool.model_copy(update={"args_schema": create_model(schema.__name__, __base__=schema, **fields)})
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of one tool that may be given by pointer."""
+
+    tool: str
+    types: Mapping[str, Any]  # their names and types; None where there is nothing to check
+
+    @classmethod
+    def of(cls, tool: BaseTool, names: Collection[str] = ()) -> Arguments:
+        """Those that are marked in a tool's schema, and those named."""
+        types: dict[str, Any] = dict.fromkeys(names)
+        schema = tool.args_schema
+        for name, field in getattr(schema, "model_fields", {}).items():
+            marked = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+            if _is_marked(marked):
+                types[name] = marked
+        return cls(tool.name, types)
+
+    @cached_property
+    def _checks(self) -> dict[str, TypeAdapter[Any]]:
+        return {name: TypeAdapter(kind) for name, kind in self.types.items() if kind is not None}
+
+    def resolved(self, scope: PointerScope, counter: Counter, given: dict[str, Any]) -> Steps[dict[str, Any]]:
+        """The arguments as the tool shall get them.
+
+        Raises:
+            PointerArgumentError: an id leads nowhere, or to a value of another type; says what the model can do.
+        """
+        wanted = {name: given[name] for name in self.types if name in given and holds_pointer(given[name])}
+        if not wanted:
+            return given
+        found = _Found(scope, counter)
+        values: dict[str, Any] = {}
+        for name, value in wanted.items():
+            values[name] = self._checked(name, (yield from found.within(value)))
+        counter.add(resolved=len(found.values))
+        return {**given, **values}
+
+    def _checked(self, name: str, value: Any) -> Any:
+        check = self._checks.get(name)
+        if check is None:
+            return value
+        try:
+            return check.validate_python(value)
+        except ValidationError as exc:
+            first = exc.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"][:5])
+            raise PointerArgumentError(
+                f"{self.tool}: the pointer given for {name!r} leads to a value of another type than the tool takes"
+                f"{f' (at {where})' if where else ''}: {cut_with_mark(first['msg'], 200)}. Pass another pointer, or "
+                "call a tool that makes such a value."
+            ) from exc
+
+
+class _Found:
+    """Values of pointers, each fetched once."""
+
+    def __init__(self, scope: PointerScope, counter: Counter) -> None:
+        self.scope = scope
+        self.counter = counter
+        self.values: dict[str, Any] = {}
+
+    def within(self, value: Any) -> Steps[Any]:
+        """`value` with its pointers replaced. What they lead to is not looked through: it may be anything."""
+        if type(value) is str and holds_pointer(value):
+            return (yield from self._value(value.strip()))
+        if type(value) is list:
+            items = []
+            for item in value:
+                items.append((yield from self.within(item)))
+            return items
+        if type(value) is dict:
+            members = {}
+            for name, item in value.items():
+                members[name] = yield from self.within(item)
+            return members
+        return value
+
+    def _value(self, pointer_id: str) -> Steps[Any]:
+        if pointer_id not in self.values:
+            if len(self.values) == _POINTERS_MAX:
+                raise PointerArgumentError(f"a call may have {_POINTERS_MAX} pointers at most: make several calls")
+            try:
+                self.values[pointer_id] = yield from pointers.resolve(self.scope, pointer_id)
+            except (PointerNotFoundError, CorruptRecordError) as exc:
+                raise PointerArgumentError(told_to_model(exc, pointer_id, self.counter)) from exc
+        return self.values[pointer_id]
+
+
+def told_to_model(error: PointerNotFoundError | CorruptRecordError, pointer: str, counter: Counter) -> str:
+    """Why a pointer leads nowhere, in words that name only what a model can do about it.
+
+    Somebody else's pointer and one that never was are told in the same words.
+    """
+    shown = cut_with_mark(pointer, 60)
+    if isinstance(error, CorruptRecordError):
+        return f"The value of pointer {shown} is damaged and cannot be read: call the tool again that made it."
+    counter.add(dangling=1)
+    if isinstance(error, PointerExpiredError):
+        return f"Pointer {shown} has expired: call the tool again that made it."
+    return (
+        f"There is no pointer {shown}: use an id exactly as it stands in a tool's result (mp_ and 26 characters), or "
+        "call the tool again that makes the value."
+    )
+
+
+def _is_marked(kind: Any) -> bool:
+    """Whether ByPointer stands anywhere in a type."""
+    return kind is ByPointer or any(_is_marked(part) for part in get_args(kind))
