@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.types import Command
-from typing_extensions import Annotated
 
 from rtmem.agent import ToolPointers
 from rtmem.agent.offload.results import as_kept, longer_than

@@ -12,6 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import Field
 
 from rtmem import settings as all_settings
 from rtmem.agent import PointerMiddleware, ToolPointers
@@ -26,8 +27,8 @@ class Scripted(BaseChatModel):
     """A model whose n-th answer is the n-th function of the messages."""
 
     turns: list[Turn]
-    seen: list[list[BaseMessage]] = []
-    bound: list[Any] = []
+    seen: list[list[BaseMessage]] = Field(default_factory=list)
+    bound: list[Any] = Field(default_factory=list)
 
     @property
     def _llm_type(self) -> str:
@@ -81,7 +82,7 @@ class World:
     ) -> list[BaseMessage]:
         """The messages of a whole run."""
         saver = InMemorySaver() if thread_id else None
-        agent = create_agent(Scripted(turns=turns, seen=[]), tools, middleware=middleware, checkpointer=saver)
+        agent = create_agent(Scripted(turns=turns), tools, middleware=middleware, checkpointer=saver)
         config: Any = {"configurable": {"thread_id": thread_id}} if thread_id else {}
         given: Any = {"messages": [("user", "go")]}
         done = self.loop.wait(agent.ainvoke(given, config)) if self.awaiting else agent.invoke(given, config)
@@ -97,8 +98,7 @@ class World:
 
 def last_result(messages: Sequence[BaseMessage]) -> ToolMessage:
     """The newest tool message."""
-    message = next(message for message in reversed(messages) if isinstance(message, ToolMessage))
-    return message
+    return next(message for message in reversed(messages) if isinstance(message, ToolMessage))
 
 
 def pointer_in(text: Any) -> str:
