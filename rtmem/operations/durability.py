@@ -212,10 +212,18 @@ def barrier(promise: Promise, since: Mark) -> Steps[None]:
 # What the server can do ----------------------------------------------------------------------------------------------
 
 
-def prepare(promise: Promise, *, consequence: str = "; nothing was written") -> Steps[None]:
-    """Ask the server, once, whether it can keep `promise`. Raises ConfigError with the next step if it cannot."""
-    if promise.ack == "memory" or promise.waits_for_disk is not None:
-        return
+def prepare(promise: Promise, *, consequence: str = "; nothing was written") -> Steps[bool]:
+    """Ask the server, once, whether it can keep `promise`.
+
+    Returns:
+        Whether this server's disk is to be waited for.
+
+    Raises:
+        ConfigError: it cannot keep it; with the next step.
+    """
+    known = False if promise.ack == "memory" else promise.waits_for_disk
+    if known is not None:
+        return known
     try:
         _, info = yield Batch((("WAITAOF", 0, 0, 0), _STATUS), lane="durable")
     except ServerTooOldError as exc:
@@ -226,6 +234,7 @@ def prepare(promise: Promise, *, consequence: str = "; nothing was written") -> 
     if problem and promise.ack == "fsync":
         raise kind(f"ack 'fsync': {problem}{consequence}", ack=promise.ack)
     promise.waits_for_disk = not problem
+    return not problem
 
 
 def _why_nothing_is_synced(fields: dict[str, str]) -> Steps[str]:
@@ -285,8 +294,7 @@ def _wait(promise: Promise) -> Steps[_Proof]:
     ends_s = promise.clock() + promise.timeout_ms / 1_000
     # Another proof that breaks off, now or later, forgets what the server can do. Without knowing it a proof would not
     # wait for any disk, so it is asked again; and what this one waits for does not change under way.
-    yield from prepare(promise, consequence="")
-    disk = bool(promise.waits_for_disk)
+    disk = yield from prepare(promise, consequence="")
     client = -1
     while True:
         # A batch may find itself on another connection than the last one: WAITAOF then knows nothing of the barrier.
