@@ -36,11 +36,12 @@ def serve(
       [bold]rtmem serve support=bots/support.py:make_graph sales=bots.sales:graph[/bold]
     """
     settings = options.load(config, data_dir=data_dir, profile=profile, redis_url=redis_url, host=host, port=port)
+    specs = _named(graphs)
     from rtmem.agent import loading
     from rtmem.cli import serving
 
     # Resolved first: a misspelled name should not cost the start of a Redis.
-    builders = {name: partial(loading.build, loading.resolve(spec), spec) for name, spec in _named(graphs).items()}
+    builders = {name: partial(loading.build, loading.resolve(spec), spec) for name, spec in specs.items()}
     serving.serve(builders, settings)
 
 

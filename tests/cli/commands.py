@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,10 @@ from types import TracebackType
 from typing import Self
 
 import httpx
+
+from rtmem.server import embedded
+from rtmem.settings import Server
+from tests.drivers.processes import free_port
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
@@ -39,13 +42,6 @@ def rtmem(
         timeout=TIMEOUT_S,
         check=False,
     )
-
-
-def free_port() -> int:
-    """A port that nobody listens on, for a gateway that has to come back under the same address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Up:
@@ -125,4 +121,4 @@ class Up:
     ) -> None:
         if self.process is not None and self.process.poll() is None:
             self.stop()
-        rtmem("down", "--data-dir", self.data_dir, env=self._env)
+        embedded.stop(Server(data_dir=str(self.data_dir)))

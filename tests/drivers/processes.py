@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import anyio
 import redis
@@ -99,13 +100,19 @@ def spawning() -> Iterator[Spawn]:
         shutil.rmtree(root)
 
 
+_ports: Final = iter(random.sample(range(10_000, 20_000), 10_000))
+
+
 def free_port() -> int:
-    """A port that nobody listens on, low enough for a cluster's bus port above it."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port: int = listener.getsockname()[1]
-        if port < 50_000:
+    """A port that nobody listens on, for a server that is started later, or comes back under its address.
+
+    Each is given out once, and below those that the kernel gives to clients: one of them could have taken it meanwhile,
+    or a client that tries a port where nobody listens yet could meet itself. A cluster's bus port is 10,000 above.
+    """
+    for port in _ports:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
+    raise AssertionError("all ports are taken")
 
 
 def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:

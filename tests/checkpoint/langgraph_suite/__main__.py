@@ -15,6 +15,7 @@ Exit code 0: exactly the expected tests failed. 1: something else. 2: the suite 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import subprocess
@@ -55,12 +56,18 @@ class Outcome:
 
 
 def unpacked_suite(cache: Path) -> Path:
-    """Folder that holds `tests/` of the installed LangGraph; downloaded on first use."""
-    wanted = version(PACKAGE)
-    folder = cache / f"{PACKAGE}-{wanted}"
-    if (folder / "tests" / "conftest.py").is_file():
-        return folder
+    """Folder that holds `tests/` of the installed LangGraph; downloaded on first use, by one process at a time."""
+    folder = cache / f"{PACKAGE}-{version(PACKAGE)}"
     cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "tests" / "conftest.py").is_file():
+            _download(cache, folder)
+    return folder
+
+
+def _download(cache: Path, folder: Path) -> None:
+    wanted = version(PACKAGE)
     command = [sys.executable, "-m", "pip", "download", f"{PACKAGE}=={wanted}", "--no-deps", "--no-binary", ":all:"]
     done = subprocess.run([*command, "--quiet", "--dest", str(cache)], capture_output=True, text=True, check=False)
     archive = cache / f"{PACKAGE}-{wanted}.tar.gz"
@@ -73,7 +80,6 @@ def unpacked_suite(cache: Path) -> Path:
         (Path(staging) / folder.name).rename(folder)
     # A configuration of their own, so that pytest does not climb up to another project's.
     (folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
-    return folder
 
 
 @contextmanager
