@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from langgraph_sdk import get_sync_client
 
 from rtmem.agent.demo import answers as demo_answers
+from rtmem.cli.conversation import GATEWAY_WAIT_MS
 from rtmem.cli.states import text_of
 from rtmem.server import lock
 from tests.cli.commands import TIMEOUT_S, Up, environment, rtmem
@@ -182,11 +184,19 @@ def test_a_redis_that_dies_under_the_gateway_comes_back(gated: Up, tmp_path: Pat
     assert "embedded Redis had died and was started again" in gated.output()
 
 
-def test_a_redis_that_was_stopped_on_purpose_stays_stopped(up: Up, tmp_path: Path) -> None:
-    rtmem("down", "--data-dir", up.data_dir, env=environment(tmp_path))
+def test_a_redis_that_was_stopped_on_purpose_stays_stopped_and_everybody_is_told(up: Up, tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    rtmem("down", "--data-dir", up.data_dir, env=env)
     eventually(lambda: "embedded Redis was stopped" in up.output(), timeout_s=TIMEOUT_S)
-    assert "started again" not in up.output()
+    started = time.monotonic()
+    chat = rtmem("chat", "--data-dir", up.data_dir, env=env, given="hello\n")
+    assert time.monotonic() - started < GATEWAY_WAIT_MS / 2_000, "nothing is lost yet that could be waited for"
+    assert (chat.returncode, chat.stdout, len(chat.stderr.splitlines())) == (1, "", 1)
+    assert "cannot reach Redis" in chat.stderr
+    assert "`rtmem up`" in chat.stderr
     assert up.stop() == 0
+    assert "started again" not in up.output()
+    assert "still in use" not in up.output()
 
 
 def test_a_message_to_a_busy_thread_waits_for_its_turn(gated: Up, tmp_path: Path) -> None:
@@ -208,11 +218,6 @@ def test_up_says_how_to_talk_to_it_and_ends_in_good_order(up: Up, tmp_path: Path
     assert up.token in printed
     assert f"rtmem chat --data-dir {up.data_dir}" in printed
     assert "AOF everysec: a power cut loses about a second" in printed
-
-    second = rtmem("up", "--data-dir", up.data_dir, "--port", str(up.port), env=environment(tmp_path))
-    assert second.returncode == 2
-    assert f"runs already, at {up.url}" in second.stderr
-    assert "Traceback" not in second.stderr
 
     assert up.stop() == 0, up.output()
     assert "embedded Redis stopped, its data is kept" in up.output()

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from rtmem.cli.conversation import GATEWAY_WAIT_MS
 from tests.cli.commands import TIMEOUT_S, Up, environment, rtmem
 
 
@@ -79,18 +78,6 @@ def test_a_thread_name_may_be_anything(up: Up, env: dict[str, str]) -> None:
         done = rtmem("chat", thread, "--data-dir", up.data_dir, env=env, given="send a message to Bob: hi\nyes\n")
         assert done.returncode == 0, done.stderr
         assert "in the outbox" in done.stdout
-
-
-def test_a_gateway_without_its_redis_is_told_at_once_with_the_next_step(env: dict[str, str], tmp_path: Path) -> None:
-    with Up(env=env, data_dir=tmp_path / "data") as up:
-        rtmem("down", "--data-dir", up.data_dir, env=env)
-        started = time.monotonic()
-        done = rtmem("chat", "--data-dir", up.data_dir, env=env, given="hello\n")
-        assert time.monotonic() - started < GATEWAY_WAIT_MS / 2_000
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "cannot reach Redis" in done.stderr
-    assert "`rtmem up`" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_thread_without_a_name_is_refused_with_what_to_type(env: dict[str, str]) -> None:

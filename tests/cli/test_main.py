@@ -66,7 +66,7 @@ def test_a_user_error_is_one_message_and_an_exit_code(
 
 
 def test_debug_shows_the_traceback(env: dict[str, str]) -> None:
-    done = rtmem("serve", "nowhere:graph", env={**env, "RTMEM_DEBUG": "1"})
+    done = rtmem("up", "--config", "nowhere.toml", env={**env, "RTMEM_DEBUG": "1"})
     assert done.returncode == 1
     assert "Traceback" in done.stderr
 

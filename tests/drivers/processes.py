@@ -100,6 +100,23 @@ def spawning() -> Iterator[Spawn]:
         shutil.rmtree(root)
 
 
+KEYS_LOADING = 700
+
+
+def loading(spawn: Spawn, key_ms: int) -> Process:
+    """A server that reads its data, `key_ms` for each of 700 keys, until it is told CONFIG SET key-load-delay 0."""
+    server = spawn("enable-debug-command yes", "rdbcompression no").wait_until_answering()
+    with server.client() as client:
+        client.execute_command("DEBUG", "POPULATE", KEYS_LOADING, "key", 1_000)
+        client.save()
+    server.kill()
+    conf = server.folder / "redis.conf"
+    # Redis's own switches for its tests of loading: so many microseconds a key, and a look at the clients in between.
+    slow = f"key-load-delay {key_ms * 1_000}\nloading-process-events-interval-bytes 1024\n"
+    conf.write_text(conf.read_text() + slow)
+    return server.start()
+
+
 _ports: Final = iter(random.sample(range(10_000, 20_000), 10_000))
 
 

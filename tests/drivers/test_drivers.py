@@ -20,7 +20,7 @@ from rtmem.errors import (
 )
 from tests.conftest import ServerFactory, kill_server
 from tests.drivers.colours import COLOURS, Colour, Talker, talking
-from tests.drivers.processes import Process, Spawn, becomes, eventually
+from tests.drivers.processes import KEYS_LOADING, Process, Spawn, becomes, eventually, loading
 from tests.drivers.relay import Relay
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("colour", COLOURS)]
@@ -253,32 +253,24 @@ async def test_a_server_killed_and_started_again_on_the_same_socket_is_found(
 
 
 async def test_a_server_that_reads_its_data_is_typed_and_retryable(colour: Colour, spawn: Spawn) -> None:
-    server = spawn("enable-debug-command yes", "rdbcompression no").wait_until_answering()
-    with server.client() as client:
-        client.execute_command("DEBUG", "POPULATE", 700, "key", 1_000)
-        client.save()
-    server.kill()
-    conf = server.folder / "redis.conf"
-    # Redis's own switches for its tests of loading: so many microseconds a key, and a look at the clients in between.
-    conf.write_text(conf.read_text() + "key-load-delay 20000\nloading-process-events-interval-bytes 1024\n")
-    server.start()
+    server = loading(spawn, key_ms=20)
     async with talking(colour, server.url, lazy=True, deadline_ms=60_000) as talker:
         with anyio.fail_after(60):
             while True:
                 try:
                     await talker.answer(("GET", "k"), timeout_ms=2_000)
                 except ServerLoadingError as exc:
-                    loading = exc
+                    told = exc
                     break
                 except (ServerUnavailableError, DeadlineExceededError):
                     await anyio.sleep(0.01)  # not listening yet
-            assert loading.retryable
-            assert "try again" in str(loading)
+            assert told.retryable
+            assert "try again" in str(told)
             with server.client() as client:
                 client.config_set("key-load-delay", 0)  # it has been seen to load, and may get it done
             while True:
                 try:
-                    assert await talker.answer(("DBSIZE",)) == [700]
+                    assert await talker.answer(("DBSIZE",)) == [KEYS_LOADING]
                     break
                 except ServerLoadingError:
                     await anyio.sleep(0.02)

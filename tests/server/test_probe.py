@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Literal
 
 import pytest
@@ -26,7 +26,7 @@ from rtmem.server.judgement import ServerReport
 from rtmem.settings import Redis
 from rtmem.steps import Batch, Request, Steps
 from tests.conftest import ServerFactory
-from tests.server.processes import eventually, fill_for_loading, slow_loading
+from tests.drivers.processes import Process, eventually, loading, spawning
 
 pytestmark = pytest.mark.anyio
 
@@ -166,12 +166,18 @@ async def test_a_replica_is_an_error_and_refuses_writes(redis_server: ServerFact
     driver.close()
 
 
-async def test_a_cluster_node_says_so(redis_server: ServerFactory, probing: Probing) -> None:
-    server = redis_server(profile="balanced", modules=False, extra_conf=["cluster-enabled yes"])
-    with client(server) as connection:
-        connection.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        eventually(lambda: "cluster_state:ok" in connection.execute_command("CLUSTER", "INFO"))
-    assert "cluster, master" in (await probing(server.url)).line
+@pytest.fixture(scope="module")
+def cluster_node() -> Iterator[Process]:
+    with spawning() as spawn:
+        node = spawn("cluster-enabled yes").wait_until_answering()
+        with node.client() as connection:
+            connection.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            eventually(lambda: b"cluster_state:ok" in connection.execute_command("CLUSTER", "INFO"))
+        yield node
+
+
+async def test_a_cluster_node_says_so(cluster_node: Process, probing: Probing) -> None:
+    assert "cluster, master" in (await probing(cluster_node.url)).line
 
 
 async def test_missing_modules_are_named_and_can_be_required(redis_server: ServerFactory, probing: Probing) -> None:
@@ -258,14 +264,26 @@ async def test_no_server_is_a_retryable_error(probing: Probing) -> None:
     assert caught.value.retryable
 
 
-async def test_loading_is_a_retryable_error(redis_server: ServerFactory, probing: Probing) -> None:
-    server = redis_server(profile="balanced")
-    fill_for_loading(server)
-    server.release()
-    slow = slow_loading(key_ms=50)
-    with pytest.raises(ServerLoadingError):
-        redis_server(profile="balanced", data_dir=server.data_dir, extra_conf=slow, start_timeout_ms=1_500)
+@pytest.fixture(scope="module")
+def loading_server() -> Iterator[Process]:
+    def is_loading() -> bool:
+        try:
+            with server.client() as connection:
+                connection.ping()
+        except redis.BusyLoadingError:
+            return True
+        except redis.ConnectionError:
+            pass  # not listening yet
+        return False
+
+    with spawning() as spawn:
+        server = loading(spawn, key_ms=200)
+        eventually(is_loading)
+        yield server
+
+
+async def test_loading_is_a_retryable_error(loading_server: Process, probing: Probing) -> None:
     with pytest.raises(ServerLoadingError) as caught:
-        await probing(server.url)
+        await probing(loading_server.url)
     assert caught.value.retryable
     assert not isinstance(caught.value, ConfigError)
