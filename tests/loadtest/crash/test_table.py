@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import struct
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from loadtest.crash import BEGIN, END
 from loadtest.crash.outcome import Outcome, Report
-from loadtest.crash.prices import Prices
+from loadtest.crash.prices import OFFERS, Prices
 from loadtest.crash.table import kept, markdown, ratio, rich_table, sheets, write_picture
 from rtmem.loadtest import Experiment, Latency, Measured
 
@@ -87,12 +89,12 @@ def test_the_table_is_exactly_this() -> None:
         "\n"
         "| crash | profile | crashes | acknowledged | lost | window p50 / max | longest fsync | recovery p50 / max "
         "| unattended starts |\n"
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
-        "| power cut | relaxed | 1 (1 ext4) | 9,000 | 9,000 in 1 of 1 | 12 s / 12 s |  | 10 ms / 10 ms | 1 of 1 |\n"
-        "| power cut | balanced | 3 (2 ext4, 1 shim) | 2,000 | 75 in 2 of 3 | 640 ms / 1,240 ms | 21 ms "
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+        "| power cut | relaxed | 1 (1 ext4) | 9,000 | all, in 1 of 1 | 12 s / 12 s |  | 10 ms / 10 ms | 1 of 1 |\n"
+        "| power cut | balanced | 3 (2 ext4, 1 shim) | 2,000 | 75, in 2 of 3 | 640 ms / 1,240 ms | 21 ms "
         "| 50 ms / 60 ms | 2 of 3 |\n"
         "| power cut | durable | 2 (1 ext4, 1 XFS) | 1,000 | 0 | 0 | 12 ms | 28 ms / 30 ms | 2 of 2 |\n"
-        "| power cut | balanced, ack fsync | 1 (1 ext4) | 64 (12 turns) | 0 | 0 |  | 33 ms / 33 ms | 1 of 1 |\n"
+        "| power cut | balanced, ack fsync | 1 (1 ext4) | 64 (12 turns) | 0 | 0 | < 10 ms | 33 ms / 33 ms | 1 of 1 |\n"
         "| kill -9 of Redis | balanced | 1 | 5,000 | 0 | 0 |  | 20 ms / 20 ms | 1 of 1 |\n"
         "\n"
         "**What it costs.** Throughput / p99 latency of AsyncRedisSaver.aput as ratios to ephemeral, which keeps no "
@@ -107,6 +109,23 @@ def test_the_table_is_exactly_this() -> None:
         "| balanced, ack fsync | 0.00041x / 2,000x | not measured | not measured | not measured | not measured "
         "| not measured |\n"
     )
+
+
+def test_what_raised_is_told_beside_the_ratios() -> None:
+    failing = Measured(
+        contender="durable", latency=latency(9), throughput_ratio=0.5, errors=97, first_error="NotDurableError: slow"
+    )
+    base = Measured(contender="ephemeral", latency=latency(9), throughput_ratio=1)
+    found = Experiment(
+        name="aput, whole state new, 50 KB",
+        baseline="ephemeral",
+        concurrency=256,
+        rounds=1,
+        operations=1,
+        rows=[base, failing],
+    )
+    (sheet,) = sheets([], Prices(file_system="ext4", redis_version="8.2.3", experiments=[found]))
+    assert sheet.note.endswith(" Puts that raised: durable, 50 KB, 256 clients: 97 (NotDurableError).")
 
 
 def test_crashes_of_two_kinds_never_share_a_row() -> None:
@@ -133,7 +152,7 @@ def test_the_terminal_shows_the_same_cells() -> None:
     out = io.StringIO()
     for sheet in sheets(OUTCOMES, PRICES):
         Console(file=out, width=240).print(rich_table(sheet))
-    for cell in ("75 in 2 of 3", "640 ms / 1,240 ms", "2 ext4, 1 shim", "0.55x / 3.8x", "not measured"):
+    for cell in ("75, in 2 of 3", "640 ms / 1,240 ms", "2 ext4, 1 shim", "0.55x / 3.8x", "not measured"):
         assert cell in out.getvalue()
 
 
@@ -163,3 +182,22 @@ def test_the_picture_is_a_png_for_all_or_half_a_run(prices: Prices | None, tmp_p
     assert head.startswith(b"\x89PNG\r\n\x1a\n")
     assert width > 1_200
     assert height > 400
+
+
+def test_the_readme_shows_what_the_lab_writes() -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
+    shown = readme.split(BEGIN)[1].split(END)[0]
+    made = markdown(sheets(OUTCOMES, PRICES))
+
+    def headings(text: str) -> list[str]:
+        """Of each table: the line above the rule."""
+        lines = text.splitlines()
+        return [above for above, below in pairwise(lines) if below.startswith("| --- |")]
+
+    assert headings(shown) == headings(made)
+    costs = shown.split("**What it costs.**")[1]
+    assert [line.split(" | ")[0] for line in costs.splitlines()[4:]] == [f"| {offer.name}" for offer in OFFERS]
+    assert "not measured" not in costs
+    losses = shown.split("**What it costs.**")[0]
+    for offer in ("relaxed", "balanced", "durable", "balanced, ack fsync"):
+        assert f"| power cut | {offer} | " in losses
