@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import wraps
+from itertools import product
 from typing import Any, Literal
 
+import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
 
@@ -17,6 +21,36 @@ Colour = Literal["sync", "async"]
 COLOURS: tuple[Colour, ...] = ("sync", "async")
 
 CALLERS_MAX = 300
+
+
+Test = Callable[..., Awaitable[None]]
+
+
+def at_once(**axes: Sequence[Any]) -> Callable[[Test], Test]:
+    """A test whose body runs for all combinations of `axes` at the same time: for one that mostly waits for a disk."""
+
+    def decorate(body: Test) -> Test:
+        signature = inspect.signature(body)
+
+        async def combination(values: dict[str, Any], fixtures: dict[str, Any]) -> None:
+            try:
+                await body(**values, **fixtures)
+            except Exception as exc:
+                exc.add_note(f"with {values}")
+                raise
+
+        @wraps(body)
+        async def together(**fixtures: Any) -> None:
+            async with anyio.create_task_group() as tasks:
+                for values in product(*axes.values()):
+                    tasks.start_soon(combination, dict(zip(axes, values, strict=True)), fixtures)
+
+        # pytest fills in what is left of the arguments.
+        left = [parameter for name, parameter in signature.parameters.items() if name not in axes]
+        together.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        return together
+
+    return decorate
 
 
 class Talker:

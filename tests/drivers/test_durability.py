@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 
 import anyio
 import pytest
@@ -17,14 +18,14 @@ from rtmem.operations.durability import Promise, barrier, durably, mark
 from rtmem.settings import Ack
 from rtmem.steps import Batch, Command, Steps
 from tests.crash.faults import Disk
-from tests.drivers.colours import COLOURS, Colour, Talker, talking
+from tests.drivers.colours import COLOURS, Colour, Talker, at_once, talking
 from tests.drivers.processes import Process, Spawn, becomes, eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("colour", COLOURS)]
+pytestmark = pytest.mark.anyio
 
 AOF = ("appendonly yes", "hz 100")
 NEVER_MS = 600_000  # an fsync that ends when the disk is healed or the server is killed
-BOTH_PROTOCOLS = pytest.mark.parametrize("protocol", [2, 3])
+PROTOCOLS = (2, 3)
 
 
 def promise(ack: Ack = "fsync", *, replicas: int = 1, timeout_ms: int = 60_000) -> Promise:
@@ -70,14 +71,13 @@ SpawnFaulty = Callable[..., Faulty]
 def faulty(spawn: Spawn, shim: Path, tmp_path: Path) -> SpawnFaulty:
     def made(*conf: str) -> Faulty:
         # A prefix of every server's folder: the shim looks only at AOF files.
-        disk = Disk(shim, tmp_path, Path("/"))
+        disk = Disk(shim, Path(mkdtemp(dir=tmp_path)), Path("/"))
         return Faulty(spawn(*AOF, *conf, environment=disk.environment).wait_until_answering(), disk)
 
     return made
 
 
-@BOTH_PROTOCOLS
-@pytest.mark.parametrize("policy", ["everysec", "always"])
+@at_once(colour=COLOURS, protocol=PROTOCOLS, policy=("everysec", "always"))
 async def test_a_write_is_on_disk_when_its_ack_returns(
     colour: Colour, protocol: int, policy: str, faulty: SpawnFaulty
 ) -> None:
@@ -89,6 +89,7 @@ async def test_a_write_is_on_disk_when_its_ack_returns(
             assert made.on_disk(b"key-%d-end" % number)
 
 
+@at_once(colour=COLOURS)
 async def test_a_write_without_ack_is_not_on_disk_yet(colour: Colour, faulty: SpawnFaulty) -> None:
     # The control: if this one were on disk too, the others would prove nothing.
     made = faulty("appendfsync everysec")
@@ -99,6 +100,7 @@ async def test_a_write_without_ack_is_not_on_disk_yet(colour: Colour, faulty: Sp
         assert not made.on_disk(b"key-2-end")
 
 
+@at_once(colour=COLOURS)
 async def test_a_write_that_changes_nothing_waits_for_the_one_that_did(colour: Colour, faulty: SpawnFaulty) -> None:
     made = faulty("appendfsync everysec")
     async with talking(colour, made.server.url) as talker:
@@ -116,6 +118,7 @@ async def test_a_write_that_changes_nothing_waits_for_the_one_that_did(colour: C
     ],
     ids=["no AOF", "appendfsync no", "no WAITAOF"],
 )
+@at_once(colour=COLOURS)
 async def test_a_server_that_cannot_prove_is_refused_before_the_write(
     colour: Colour, conf: tuple[str, ...], kind: type[RtmemError], advice: str, spawn: Spawn
 ) -> None:
@@ -133,12 +136,14 @@ async def test_a_server_that_cannot_prove_is_refused_before_the_write(
 
 
 @pytest.mark.parametrize("where", ["redis+cluster://127.0.0.1:1"])
+@at_once(colour=COLOURS)
 async def test_a_cluster_is_refused(colour: Colour, where: str) -> None:
     async with talking(colour, where, lazy=True) as talker:
         with pytest.raises(ConfigError, match="cannot prove"):
             await talker.run(durably(setting("k"), promise()))
 
 
+@at_once(colour=COLOURS)
 async def test_a_slow_disk_is_told_after_the_timeout_and_the_write_stays(colour: Colour, faulty: SpawnFaulty) -> None:
     made = faulty("appendfsync everysec")
     async with talking(colour, made.server.url) as talker:
@@ -153,6 +158,7 @@ async def test_a_slow_disk_is_told_after_the_timeout_and_the_write_stays(colour:
         assert made.on_disk(b"after-end")
 
 
+@at_once(colour=COLOURS)
 async def test_no_ack_after_a_failed_fsync_though_waitaof_gives_one(colour: Colour, faulty: SpawnFaulty) -> None:
     made = faulty("appendfsync everysec")
     refused = lies = 0
@@ -186,7 +192,7 @@ async def test_no_ack_after_a_failed_fsync_though_waitaof_gives_one(colour: Colo
         assert made.on_disk(b"mended-end")
 
 
-@pytest.mark.parametrize("delay_ms", [20, 1_300])
+@at_once(colour=COLOURS, delay_ms=(20, 1_300))
 async def test_no_ack_after_a_failed_fsync_that_others_make_redis_forget(
     colour: Colour, delay_ms: int, faulty: SpawnFaulty
 ) -> None:
@@ -216,6 +222,7 @@ async def write_on(talker: Talker) -> None:
         await anyio.sleep(0.002)
 
 
+@at_once(colour=COLOURS)
 async def test_a_healthy_but_busy_disk_is_not_doubted(colour: Colour, faulty: SpawnFaulty) -> None:
     made = faulty("appendfsync everysec")
     async with talking(colour, made.server.url) as talker, anyio.create_task_group() as others:
@@ -227,7 +234,7 @@ async def test_a_healthy_but_busy_disk_is_not_doubted(colour: Colour, faulty: Sp
         others.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO], ids=["ENOSPC", "EIO"])
+@at_once(colour=COLOURS, number=(errno.ENOSPC, errno.EIO))
 async def test_no_ack_while_the_aof_cannot_be_written_and_service_recovers_by_itself(
     colour: Colour, number: int, faulty: SpawnFaulty
 ) -> None:
@@ -245,7 +252,7 @@ async def test_no_ack_while_the_aof_cannot_be_written_and_service_recovers_by_it
         assert made.on_disk(b"after-end")
 
 
-@BOTH_PROTOCOLS
+@at_once(colour=COLOURS, protocol=PROTOCOLS)
 async def test_many_writes_share_one_wait(colour: Colour, protocol: int, spawn: Spawn) -> None:
     server = spawn(*AOF, "appendfsync everysec").wait_until_answering()
     async with talking(colour, server.url, protocol=protocol) as talker:
@@ -269,6 +276,7 @@ async def test_many_writes_share_one_wait(colour: Colour, protocol: int, spawn: 
             assert 0 < client.pttl("rtmem:barrier") <= 60_000
 
 
+@at_once(colour=COLOURS)
 async def test_a_cancelled_waiter_takes_nobody_with_it(colour: Colour, faulty: SpawnFaulty) -> None:
     if colour == "sync":
         return  # a thread cannot be cancelled
@@ -299,6 +307,7 @@ async def test_a_cancelled_waiter_takes_nobody_with_it(colour: Colour, faulty: S
         assert made.on_disk(b"last-end")
 
 
+@at_once(colour=COLOURS)
 async def test_closing_the_driver_ends_the_wait(colour: Colour, faulty: SpawnFaulty) -> None:
     if colour == "sync":
         return  # close() lets calls that are under way end by themselves
@@ -325,6 +334,7 @@ async def test_closing_the_driver_ends_the_wait(colour: Colour, faulty: SpawnFau
         made.disk.heal()
 
 
+@at_once(colour=COLOURS)
 async def test_a_server_that_was_restarted_proves_nothing_about_before(colour: Colour, spawn: Spawn) -> None:
     server = spawn(*AOF).wait_until_answering()
     async with talking(colour, server.url) as talker:
@@ -337,6 +347,7 @@ async def test_a_server_that_was_restarted_proves_nothing_about_before(colour: C
         await talker.run(barrier(promise(), await talker.run(mark(promise()))))
 
 
+@at_once(colour=COLOURS)
 async def test_a_server_that_dies_while_a_write_waits_leaves_it_unproved(colour: Colour, faulty: SpawnFaulty) -> None:
     made = faulty("appendfsync everysec")
     async with talking(colour, made.server.url, retries_max=8) as talker:
@@ -367,7 +378,7 @@ def pair(spawn: Spawn, *conf: str) -> tuple[Process, Process]:
     return master, replica
 
 
-@pytest.mark.parametrize("conf", [(), AOF], ids=["memory", "disk"])
+@at_once(colour=COLOURS, conf=((), AOF))
 async def test_a_replica_has_the_write_when_its_ack_returns(
     colour: Colour, conf: tuple[str, ...], spawn: Spawn
 ) -> None:
@@ -379,7 +390,7 @@ async def test_a_replica_has_the_write_when_its_ack_returns(
             assert client.get("k") == b"v"
 
 
-@pytest.mark.parametrize("conf", [(), AOF], ids=["memory", "disk"])
+@at_once(colour=COLOURS, conf=((), AOF))
 async def test_a_frozen_replica_is_told_and_the_write_stays(
     colour: Colour, conf: tuple[str, ...], spawn: Spawn
 ) -> None:
@@ -398,6 +409,7 @@ async def test_a_frozen_replica_is_told_and_the_write_stays(
         await talker.run(durably(setting("k", "v"), promise("replica")))
 
 
+@at_once(colour=COLOURS)
 async def test_a_master_that_becomes_a_replica_proves_nothing(colour: Colour, spawn: Spawn) -> None:
     master, replica = pair(spawn, *AOF, "repl-diskless-sync-delay 0")
     async with talking(colour, master.url) as talker:
