@@ -33,7 +33,8 @@ from rtmem.settings import Ack, Profile
 
 USUAL_CREW: Final = Crew()
 NO_CREW: Final = Crew(0, 0, 0, 0)
-_REWRITE_BEFORE_S: Final = 0.5  # at most so long before the cut
+# At most so long before the cut: in its first moments, while it works, and when it has just ended.
+_REWRITE_BEFORE_S: Final = (0.03, 0.1, 0.5)
 _RAW_TIMEOUT_S: Final = 60.0
 
 
@@ -124,7 +125,7 @@ class _Cut:
 async def _let_it_happen(lab: Lab, cell: Cell, number: int, disk: Volume) -> _Cut:
     chance, seed = lab.chance(cell.name, number), lab.label(cell.name, number)
     run_s = chance.uniform(*cell.run_s)
-    rewrite_after_s = max(0.0, run_s - chance.uniform(0.0, _REWRITE_BEFORE_S))
+    rewrite_after_s = max(0.0, run_s - chance.uniform(0.0, chance.choice(_REWRITE_BEFORE_S)))
     with ExitStack() as stack:
         victim = await anyio.to_thread.run_sync(lab.serve, cell.profile, disk.folder, disk.environment)
         stack.callback(victim.kill)
