@@ -335,11 +335,13 @@ async def test_a_turn_that_is_left_stops_its_nodes_and_is_not_complete(how: str)
         events.append(event)
         if event.method == "custom" and how == "tell fails":
             raise ConnectionError("nobody takes events")
+        if event.method == "custom":
+            leaving.cancel()
 
     async def linger(state: MessagesState) -> dict[str, Any]:
         get_stream_writer()("at work")
         try:
-            await anyio.sleep(60)
+            await anyio.sleep_forever()
         finally:
             stopped.set()
         return {}
@@ -348,7 +350,7 @@ async def test_a_turn_that_is_left_stops_its_nodes_and_is_not_complete(how: str)
     builder.add_node("linger", linger)
     builder.add_edge(START, "linger")
     graph = builder.compile(checkpointer=InMemorySaver())
-    with anyio.move_on_after(0.3), contextlib.suppress(ExceptionGroup):
+    with anyio.CancelScope() as leaving, contextlib.suppress(ExceptionGroup):
         await turn.run(graph, HELLO, CONFIG, graph_name="g", tell=tell)
     assert stopped.is_set()
     assert of(events, "lifecycle") == [{"event": "running", "graph_name": "g"}]
