@@ -20,7 +20,7 @@ GRID: tuple[int, int, int] = (88, 100, 100)
 """Of so many points, so that the naive arm spends about what the paper's did."""
 
 _SHORT = settings.Pointers(inline_characters_max=2_000, preview_characters_max=240)
-_PLAIN = settings.Pointers()
+_PLAIN = settings.Pointers(compute_ms_max=60_000)  # a busy machine must not change what is counted
 _LARGE_MAX, _SMALL_MAX = 1_300, 900
 
 

@@ -6,10 +6,10 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args, get_type_hints
 
-from langchain_core.runnables.config import ensure_config, run_in_executor
-from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException
+from langchain_core.runnables.config import RunnableConfig, ensure_config, run_in_executor
+from langchain_core.tools import BaseTool, StructuredTool, Tool, ToolException, create_schema_from_function
 from langchain_core.tools import tool as make_tool
 
 from rtmem.agent.offload import reading
@@ -201,7 +201,7 @@ def _made_of_functions(tool: BaseTool) -> StructuredTool | Tool:
     return StructuredTool(
         name=tool.name,
         description=tool.description,
-        args_schema=tool.args_schema or tool.get_input_schema(),
+        args_schema=tool.args_schema or _schema_of(tool),
         func=_without_run_manager(tool._run),
         coroutine=_without_run_manager(tool._arun) if awaits else None,
         return_direct=tool.return_direct,
@@ -212,6 +212,13 @@ def _made_of_functions(tool: BaseTool) -> StructuredTool | Tool:
         handle_tool_error=tool.handle_tool_error,
         handle_validation_error=tool.handle_validation_error,
     )
+
+
+def _schema_of(tool: BaseTool) -> Any:
+    """The arguments of a tool that says them by the signature of its method only."""
+    kinds = get_type_hints(tool._run)
+    config = [name for name, kind in kinds.items() if RunnableConfig in (kind, *get_args(kind))]
+    return create_schema_from_function(tool.name, tool._run, filter_args=["run_manager", "callbacks", *config])
 
 
 def _without_run_manager(method: Function) -> Function:
