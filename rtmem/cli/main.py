@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from rtmem import __version__
-from rtmem.cli import chat, configs, doctor, down, repair, screen, serve, up
+from rtmem.cli import chat, configs, doctor, down, pointers, repair, screen, serve, up
 from rtmem.errors import ConfigError, InvalidRequestError, RtmemError
 
 EXIT_FAILED = 1
@@ -50,6 +50,7 @@ app.command()(chat.chat)
 app.add_typer(doctor.app, name="doctor")
 app.command()(down.down)
 app.command()(repair.repair)
+app.add_typer(pointers.app, name="pointers")
 app.add_typer(configs.app, name="configs")
 
 

@@ -10,6 +10,7 @@ from rtmem.errors import CorruptRecordError, RunInProgressError
 from rtmem.operations.checkpoints import index_commands, sweep
 from rtmem.operations.functions import call
 from rtmem.operations.places import Place, Scope, decode_id, thread_place
+from rtmem.operations.pointer_lifetimes import copy_pins, pins_command, scope_of
 from rtmem.operations.sharing import numbers_of, runs
 from rtmem.steps import Argument, Batch, Command, Steps
 
@@ -24,7 +25,10 @@ def copy_thread(scope: Scope, source_thread_id: str, target_thread_id: str) -> S
     Checkpoints the target has already are overwritten. The copy is one of the checkpoints that were there when it
     began; it grows oldest first, so that what is there at any moment is complete.
 
-    Redis: 3 round trips, then 2 per 20 checkpoints and 2 per 200 new pieces, 1 for new runs, and what `sweep` takes.
+    What the source pins of pointers, the target pins too.
+
+    Redis: 3 round trips, then 2 per 20 checkpoints and 2 per 200 new pieces, 1 for new runs, and what `sweep` takes;
+        2 more per 100 pointers that the source pins.
         All of it again if a sweep of the target (a prune, or a shallow saver that writes there) begins in between.
 
     Raises:
@@ -46,9 +50,19 @@ def copy_thread(scope: Scope, source_thread_id: str, target_thread_id: str) -> S
 
 def _copy(scope: Scope, source: Place, target: Place) -> Steps[bool]:
     """One attempt; False if it has to begin again."""
-    (members, last) = yield Batch((("ZRANGE", source.keys.index, 0, -1), ("HGET", source.keys.checkpoints, "n")))
+    pointers = scope_of(scope)
+    (members, last, pins) = yield Batch(
+        (
+            ("ZRANGE", source.keys.index, 0, -1),
+            ("HGET", source.keys.checkpoints, "n"),
+            pins_command(pointers, source.thread_id),
+        )
+    )
     if not members:
         return True
+    if pins:
+        # Before the checkpoints that may carry them: what is there must not lead to nothing.
+        yield from copy_pins(pointers, source.thread_id, target.thread_id)
     ttl_ms = scope.settings.ttl_ms
     first, epoch = yield from call(
         "rtmem_v1_checkpoint_reserve", target.function_keys, (int(last or 1), ttl_ms, os.urandom(8))
@@ -57,7 +71,11 @@ def _copy(scope: Scope, source: Place, target: Place) -> Steps[bool]:
     for at in range(0, len(members), _COPY_SIZE):
         if not (yield from job.copy(members[at : at + _COPY_SIZE])):
             return False
-    yield Batch(tuple(command for command, _ in index_commands(scope, target, "")))
+    indexes = (command for command, _ in index_commands(scope, target, ""))
+    pins, *_ = yield Batch((pins_command(pointers, source.thread_id), *indexes))
+    if pins:
+        # Once more: what was written to the source meanwhile may have been copied too.
+        yield from copy_pins(pointers, source.thread_id, target.thread_id)
     scope.heads.forget_thread(target.keys.checkpoints)
     # What was reserved counts as trash until it has been seen that checkpoints refer to it.
     yield from sweep(target)

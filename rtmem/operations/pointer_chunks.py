@@ -34,7 +34,7 @@ class Record:
 
     created_at_ms: int
     expires_at_ms: int
-    hash: bytes
+    key: bytes
     info: bytes
 
     @classmethod

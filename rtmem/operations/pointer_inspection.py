@@ -131,7 +131,7 @@ def _dangling(stored: _Stored) -> list[str]:
     found = [
         f"pointer {pointer_id} leads to no value"
         for pointer_id, record in stored.records.items()
-        if record.hash not in stored.manifests
+        if record.key not in stored.manifests
     ]
     for manifest in stored.manifests.values():
         gone = [at for at in range(manifest.chunks) if stored.chunks.get((manifest.host, at)) is not False]
@@ -149,7 +149,7 @@ def _orphans(stored: _Stored) -> list[str]:
     found: list[str] = []
     counts: dict[bytes, int] = {}
     for record in stored.records.values():
-        counts[record.hash] = counts.get(record.hash, 0) + 1
+        counts[record.key] = counts.get(record.key, 0) + 1
     for digest, manifest in stored.manifests.items():
         if counts.get(digest, 0) != stored.counts.get(digest):
             found.append(

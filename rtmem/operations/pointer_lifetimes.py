@@ -10,8 +10,10 @@ from typing import Any, Final
 
 from rtmem.keys import unescape
 from rtmem.operations.functions import call
+from rtmem.operations.places import Scope
 from rtmem.operations.pointers import PointerScope, expired, holder_of, id_of, not_found
 from rtmem.records import Pointer, SweepReport
+from rtmem.settings import Pointers
 from rtmem.steps import Batch, Command, Steps
 
 _STEP: Final = 100  # things that are due, or pins, that one function call works off: a millisecond or two
@@ -53,16 +55,12 @@ def delete(scope: PointerScope, pointer: str | Pointer) -> Steps[bool]:
     return bool(reply)
 
 
+def scope_of(saver: Scope) -> PointerScope:
+    """The pointers of the principal that a saver is bound to."""
+    return PointerScope(saver.principal, Pointers(prefix=saver.keys.prefix), saver.keys)
+
+
 # Threads -------------------------------------------------------------------------------------------------------------
-
-
-def release_command(scope: PointerScope, thread_id: str) -> Command:
-    """What ends the pins of a thread that is being deleted, in the same round trip.
-
-    It works off 100 pins; what is left is due at once for the next sweep.
-    """
-    args = (holder_of(thread_id)[1:], _STEP, scope.settings.tombstone_ttl_ms, "")
-    return ("FCALL", "rtmem_v1_pointers_release", len(scope.keys.all), *scope.keys.all, *args)
 
 
 def release_thread(scope: PointerScope, thread_id: str, due: bytes = b"") -> Steps[None]:
@@ -125,7 +123,8 @@ def _look_at(scope: PointerScope, due: list[tuple[str, bytes]]) -> Steps[int]:
     if not due:
         return 0
     keys = [scope.all_keys.thread(scope.principal, thread_id) for thread_id, _ in due]
-    living: list[Any] = yield Batch(tuple(("EXISTS", key.checkpoints) for key in keys))
+    # The index, because a copy that was broken off leaves a thread without any checkpoint.
+    living: list[Any] = yield Batch(tuple(("EXISTS", key.index) for key in keys))
     for (thread_id, at), lives in zip(due, living, strict=True):
         if lives:
             args = (holder_of(thread_id)[1:], at, scope.settings.grace_ms)

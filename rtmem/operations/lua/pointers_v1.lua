@@ -43,17 +43,17 @@ end
 
 local function whole(number) return string.format('%.0f', number) end
 
-local function check_layout(h)
-  local version = redis.call('HGET', h, 'v')
+local function check_version(version)
   if version and tonumber(version) > LAYOUT then
     error({err = 'RTMEM_LAYOUT pointers are stored in layout ' .. version .. ', this library knows up to ' .. LAYOUT})
   end
-  return version
 end
+
+local function check_layout(h) check_version(redis.call('HGET', h, 'v')) end
 
 local function open_record(raw)
   local created, expires = struct.unpack('<dd', raw)
-  return {created = created, expires = expires, hash = raw:sub(17, 48), raw = raw}
+  return {created = created, expires = expires, key = raw:sub(17, 48), raw = raw}
 end
 
 local function open_manifest(raw)
@@ -73,10 +73,10 @@ end
 
 -- The record of a living pointer; else nil and whether it has expired.
 local function find(keys, id, now)
-  check_layout(keys[1])
-  local raw = redis.call('HGET', keys[1], 'r' .. id)
-  if not raw then return nil, redis.call('HEXISTS', keys[1], 'o' .. id) == 1 end
-  local record = open_record(raw)
+  local found = redis.call('HMGET', keys[1], 'v', 'r' .. id, 'o' .. id)
+  check_version(found[1])
+  if not found[2] then return nil, found[3] and true end
+  local record = open_record(found[2])
   if not is_alive(keys, id, record, now) then return nil, true end
   return record
 end
@@ -103,10 +103,12 @@ local function drop_claim(keys, id)
 end
 
 local function add_pin(keys, id, holder, due)
-  redis.call('ZADD', keys[2], 0, 'u' .. id .. '\0' .. holder)
+  local pin = 'u' .. id .. '\0' .. holder
   if holder:sub(1, 1) == 't' then
-    redis.call('ZADD', keys[2], 0, holder .. '\0' .. id)
+    redis.call('ZADD', keys[2], 0, pin, 0, holder .. '\0' .. id)
     redis.call('ZADD', keys[3], whole(due), 'q' .. holder:sub(2))
+  else
+    redis.call('ZADD', keys[2], 0, pin)
   end
 end
 
@@ -124,14 +126,14 @@ local function take_out(keys, id, record, now, tombstone_ttl_ms)
   redis.call('ZREM', keys[3], 'x' .. id)
   redis.call('ZREM', keys[4], string.format('%013.0f', record.created) .. id)
   local bytes = #record.raw
-  if redis.call('HINCRBY', h, 'n' .. record.hash, -1) <= 0 then
-    local manifest, sums = unpack(redis.call('HMGET', h, 'b' .. record.hash, 's' .. record.hash))
+  if redis.call('HINCRBY', h, 'n' .. record.key, -1) <= 0 then
+    local manifest, sums = unpack(redis.call('HMGET', h, 'b' .. record.key, 's' .. record.key))
     if manifest then
       local m = open_manifest(manifest)
       freed = free_chunks(keys, m.host, m.chunks)
       bytes = bytes + #manifest + #(sums or '') + m.stored
     end
-    redis.call('HDEL', h, 'b' .. record.hash, 's' .. record.hash, 'n' .. record.hash)
+    redis.call('HDEL', h, 'b' .. record.key, 's' .. record.key, 'n' .. record.key)
     add_to(keys, 'values', -1)
   end
   add_to(keys, 'bytes', -bytes)
@@ -145,7 +147,7 @@ end
 -- Writing -------------------------------------------------------------------
 
 -- Before a value above one batch is sent.
--- ARGV  1 id  2 hash  3 chunks  4 bytes  5 quota or 0  6 how long it may take, in ms
+-- ARGV  1 id  2 key  3 chunks  4 bytes  5 quota or 0  6 how long it may take, in ms
 -- Replies  {'have'} an equal value is there: only link to it   {'go'}   {'quota', bytes in use}
 local function begin(keys, argv)
   local h, id = keys[1], argv[1]
@@ -162,15 +164,17 @@ end
 
 -- Make a value and the pointer to it visible.
 -- ARGV  1 'new' its chunks came with this transaction, 'claimed' they came after `begin`, 'link' they are there
---       2 id  3 hash  4 what only Python reads  5 ttl_ms or 0  6 holder or ''  7 grace_ms  8 quota or 0
+--       2 id  3 key  4 what only Python reads  5 ttl_ms or 0  6 holder or ''  7 grace_ms  8 quota or 0
 --       9 manifest  10 checksums
--- Replies  {'ok', created, expires, chunks freed}   {'quota', bytes in use}
+-- Replies  {'ok', created, expires}   {'quota', bytes in use}
 --          {'late'} there is nothing to link to (any more): send everything again
 local function commit(keys, argv)
-  local h, mode, id, hash = keys[1], argv[1], argv[2], argv[3]
-  check_layout(h)
+  local h, mode, id, key = keys[1], argv[1], argv[2], argv[3]
+  -- One read and one write of the hash: each call from Lua costs a microsecond or two.
+  local found = redis.call('HMGET', h, 'v', 'b' .. key, 'r' .. id, 'k' .. id, 'n' .. key, 'bytes', 'uploading', 'values')
+  check_version(found[1])
+  local there, own_raw, claim = found[2], found[3], found[4]
   local mine = argv[9] ~= '' and open_manifest(argv[9])
-  local there, own_raw = unpack(redis.call('HMGET', h, 'b' .. hash, 'r' .. id))
   local function refuse(reply)
     if mine then free_chunks(keys, id, mine.chunks) end
     drop_claim(keys, id)
@@ -179,36 +183,41 @@ local function commit(keys, argv)
   if own_raw then
     -- Sent again after a lost connection. The chunks came again too, and are waste if another's serve.
     local own = open_record(own_raw)
-    if mine and there and open_manifest(there).host ~= id then free_chunks(keys, id, mine.chunks) end
-    if mine and there and open_manifest(there).host == id then
+    local serves = mine and there and open_manifest(there).host == id
+    if mine and not serves then free_chunks(keys, id, mine.chunks) end
+    if serves then
       for number = 0, mine.chunks - 1 do redis.call('PERSIST', chunk_key(keys, id, number)) end
     end
     return {'ok', whole(own.created), whole(own.expires)}
   end
-  if not there and (not mine or (mode == 'claimed' and redis.call('HEXISTS', h, 'k' .. id) == 0)) then
-    return refuse({'late'})
-  end
+  if not there and (not mine or (mode == 'claimed' and not claim)) then return refuse({'late'}) end
   local now = now_ms()
   local expires = argv[5] ~= '0' and now + tonumber(argv[5]) or 0
-  local raw = struct.pack('<dd', now, expires) .. hash .. argv[4]
-  local bytes = #raw
+  local raw = struct.pack('<dd', now, expires) .. key .. argv[4]
+  local bytes, used = #raw, tonumber(found[6] or '0')
   if not there then bytes = bytes + mine.stored + #argv[9] + #argv[10] end
-  local claim = redis.call('HGET', h, 'k' .. id)
-  local used = sum_of(keys, 'bytes') + sum_of(keys, 'uploading') - (claim and tonumber(claim:match('%d+$')) or 0)
-  if argv[8] ~= '0' and used + bytes > tonumber(argv[8]) then return refuse({'quota', whole(used)}) end
+  local promised = tonumber(found[7] or '0') - (claim and tonumber(claim:match('%d+$')) or 0)
+  if argv[8] ~= '0' and used + promised + bytes > tonumber(argv[8]) then
+    return refuse({'quota', whole(used + promised)})
+  end
+  local fields = {'r' .. id, raw, 'n' .. key, whole(tonumber(found[5] or '0') + 1), 'bytes', whole(used + bytes)}
+  local function set(field, value)
+    local n = #fields
+    fields[n + 1], fields[n + 2] = field, value
+  end
   if not there then
     for number = 0, mine.chunks - 1 do
       if redis.call('PERSIST', chunk_key(keys, id, number)) == 0 then return refuse({'late'}) end
     end
-    redis.call('HSET', h, 'b' .. hash, argv[9], 's' .. hash, argv[10])
-    add_to(keys, 'values', 1)
+    set('b' .. key, argv[9])
+    set('s' .. key, argv[10])
+    set('values', whole(tonumber(found[8] or '0') + 1))
   elseif mine then
     free_chunks(keys, id, mine.chunks)
   end
-  drop_claim(keys, id)
-  redis.call('HSET', h, 'v', LAYOUT, 'r' .. id, raw)
-  redis.call('HINCRBY', h, 'n' .. hash, 1)
-  add_to(keys, 'bytes', bytes)
+  if not found[1] then set('v', LAYOUT) end
+  redis.call('HSET', h, unpack(fields))
+  if claim then drop_claim(keys, id) end
   redis.call('ZADD', keys[4], 0, string.format('%013.0f', now) .. id)
   if expires > 0 then redis.call('ZADD', keys[3], whole(expires), 'x' .. id) end
   if argv[6] ~= '' then add_pin(keys, id, argv[6], now + tonumber(argv[7])) end
@@ -228,7 +237,7 @@ end
 local function open(keys, argv)
   local record, expired = find(keys, argv[1], now_ms())
   if not record then return expired and {'expired'} or false end
-  local found = redis.call('HMGET', keys[1], 'b' .. record.hash, 's' .. record.hash)
+  local found = redis.call('HMGET', keys[1], 'b' .. record.key, 's' .. record.key)
   return {'ok', record.raw, found[1], found[2]}
 end
 
@@ -266,7 +275,7 @@ end
 local function slice(keys, argv)
   local record, expired = find(keys, argv[1], now_ms())
   if not record then return expired and {'expired'} or false end
-  local raw = redis.call('HGET', keys[1], 'b' .. record.hash)
+  local raw = redis.call('HGET', keys[1], 'b' .. record.key)
   if not raw then return {'ok', record.raw} end
   local m = open_manifest(raw)
   local last, most = m.chunks - 1, tonumber(argv[5])
