@@ -113,11 +113,11 @@ class Scan:
         stop = end if last else end - self.pattern.overlap_bytes - 4 * _CONTEXT_CHARACTERS
         at = self.position - self.buffer_start
         while at < stop and not self.full:
-            began = time.perf_counter()
+            began = time.thread_time()
             till = min(at + self.pattern.window_bytes, stop)
             at = self._look(at, till, began)
             self.position = self.buffer_start + at
-            self._spent_s += time.perf_counter() - began
+            self._spent_s += time.thread_time() - began
             if self._spent_s * 1000 >= self.compute_ms_max and not (last and at >= stop):
                 self.full = True
             yield
@@ -135,7 +135,7 @@ class Scan:
                 self.full = True
                 return start
             at = max(end, self._next_character(start))
-            if time.perf_counter() > deadline:
+            if time.thread_time() > deadline:
                 self.full = True
                 return at
         return at
