@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +56,7 @@ class Cell:
     groups: int = 0  # raw writers of groups
     multi: bool = True  # they write each group at once
     ask_raw_redis: bool = False  # what does it make of the files by itself?
+    extra_conf: tuple[str, ...] = ()  # lines of redis.conf that spoil the profile
     sector_lost: bool = False  # and a piece in the middle of the log is gone when the power is back
 
     @property
@@ -64,9 +66,11 @@ class Cell:
 
     @property
     def crash(self) -> str:
-        """What happened, for the table of promises: nothing was promised for a bad sector, nor to raw writers."""
+        """What happened, for the table of promises, where only a power cut and nothing else counts for a profile."""
         if self.groups:
             return "power cut, raw writers"
+        if self.extra_conf:
+            return "power cut, profile spoiled"
         return "power cut, then a sector lost" if self.sector_lost else "power cut"
 
 
@@ -127,7 +131,8 @@ async def _let_it_happen(lab: Lab, cell: Cell, number: int, disk: Volume) -> _Cu
     run_s = chance.uniform(*cell.run_s)
     rewrite_after_s = max(0.0, run_s - chance.uniform(0.0, chance.choice(_REWRITE_BEFORE_S)))
     with ExitStack() as stack:
-        victim = await anyio.to_thread.run_sync(lab.serve, cell.profile, disk.folder, disk.environment)
+        serve = partial(lab.serve, cell.profile, disk.folder, disk.environment, extra_conf=cell.extra_conf)
+        victim = await anyio.to_thread.run_sync(serve)
         stack.callback(victim.kill)
         victims: list[Killable] = [victim]
         others = group_writers(victim.url, count=cell.groups, multi=cell.multi)

@@ -72,6 +72,17 @@ async def test_relaxed_has_to_lose(kind: str, lab: Lab) -> None:
     assert outcome.window_ms > 0
 
 
+async def test_a_log_that_is_not_synced_during_a_rewrite_has_to_lose_near_one(lab: Lab) -> None:
+    spoiled = ("no-appendfsync-on-rewrite yes", "rdb-key-save-delay 50000")
+    cell = Cell(scenario="rewrite", profile="durable", volume="shim", cuts=10, rewrite=True, run_s=RUN_S, talkers=0)
+    cell = replace(cell, extra_conf=spoiled)
+    # Where the rewrite begins right before the cut there is nothing to lose yet.
+    for number in range(cell.cuts):
+        if (await cut(lab, cell, number)).lost:
+            return
+    pytest.fail(f"{cell.cuts} cuts during a rewrite without fsync, and nothing was lost")
+
+
 async def test_a_log_with_a_damaged_tail_starts_unattended(lab: Lab) -> None:
     cell = Cell(scenario="tail", profile="balanced", volume="ext4", cuts=2, side_fsync=True, talkers=0)
     cell = replace(cell, crew=Crew(1, 0, 1, 0, quiet=True))

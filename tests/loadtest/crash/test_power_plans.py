@@ -37,8 +37,8 @@ def test_the_window_may_be_longer_by_the_longest_fsync_of_its_own_run() -> None:
 
 def test_the_control_has_to_lose_on_every_volume() -> None:
     lost = [outcome(volume=kind, lost=1) for kind in ("ext4", "xfs", "shim")]
-    assert kept(power_plans.must_lose(lost)) == [True]
-    assert kept(power_plans.must_lose([*lost[:2], outcome(volume="shim")])) == [False]
+    assert kept(power_plans.must_lose("relaxed", lost)) == [True]
+    assert kept(power_plans.must_lose("relaxed", [*lost[:2], outcome(volume="shim")])) == [False]
 
 
 def test_the_control_without_multi_has_to_tear_and_multi_must_not() -> None:
