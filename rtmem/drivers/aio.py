@@ -168,9 +168,9 @@ class AsyncDriver:
         """Close every connection. What was already written is executed by the server; its callers get an error."""
         if self._loop is asyncio.get_running_loop():
             # First: a call that starts while this one waits gets lanes of its own, as any call after closing does.
-            self._loop = None
+            lanes, self._loop = self._lanes, None
             await self._groups.aclose()
-            await asyncio.gather(*(lane.aclose() for lane in self._lanes))
+            await asyncio.gather(*(lane.aclose() for lane in lanes))
 
     async def __aenter__(self) -> AsyncDriver:
         return self

@@ -171,7 +171,8 @@ class Wire(asyncio.Protocol):
             except TimeoutError:
                 self._transport.abort()
                 await asyncio.sleep(0)
-            self._let_go()
+            finally:
+                self._let_go()
 
 
 def _with_cause(error: RtmemError, cause: BaseException | None) -> RtmemError:

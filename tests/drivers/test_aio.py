@@ -21,7 +21,7 @@ import uvloop
 from rtmem.drivers import AsyncDriver
 from rtmem.errors import ConfigError, DeadlineExceededError, InvalidRequestError, ServerUnavailableError
 from rtmem.settings import Redis
-from rtmem.steps import Batch, Command, Compute
+from rtmem.steps import Batch, Command, Compute, Shared, Steps
 from tests.drivers.processes import Spawn, becomes
 from tests.drivers.relay import Relay
 
@@ -403,3 +403,30 @@ async def test_deadlines_hold_under_anyio_cancellation(redis_url: str, redis_cli
             await driver.answer(batch(BLOCK, lane="blocking", timeout_ms=90_000))
         assert scope.cancelled_caught
         assert await driver.answer(batch(("ECHO", "after"))) == [b"after"]
+
+
+async def test_a_call_that_starts_while_the_driver_closes_leaves_nothing_open(
+    redis_url: str, redis_client: redis.Redis
+) -> None:
+    def ours() -> set[str]:
+        return {client["id"] for client in redis_client.client_list() if client["name"] == "rtmem"}
+
+    def wait() -> Steps[Any]:
+        return (yield Batch((BLOCK,), lane="durable", timeout_ms=60_000))
+
+    before = ours()
+    driver = await AsyncDriver.connect(redis_url)
+
+    async def call_again_when_told() -> None:
+        with pytest.raises(ServerUnavailableError, match="was closed"):
+            await driver.answer(Shared("key", wait, spacing_ms=60_000))
+        await driver.answer(Batch((("PING",),)))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call_again_when_told)
+        await becomes(lambda: redis_client.info("clients")["blocked_clients"] == 1)
+        tasks.start_soon(call_again_when_told)  # waits behind the first one
+        await anyio.wait_all_tasks_blocked()
+        await driver.aclose()
+    await driver.aclose()
+    await becomes(lambda: ours() <= before)
