@@ -115,12 +115,15 @@ class Router:
         if not (batch.idempotent or batch.atomic) or _name(first) in _EVERYWHERE or _name(first) == "SCAN":
             return missing[:1]
         home = self._home(first, batch.atomic)
-        return [at for at in missing if self._home(batch.commands[at], batch.atomic) == home]
+        # What has no key (TIME) goes where the others go: any node knows, and asking two takes two round trips.
+        return [at for at in missing if self._home(batch.commands[at], batch.atomic, home) == home]
 
-    def _home(self, command: Command, atomic: bool) -> str | int:
+    def _home(self, command: Command, atomic: bool, others: str | int | None = None) -> str | int:
         slot = slot_of(command)
         if slot is None:
-            return _name(command) if _name(command) in _EVERYWHERE or _name(command) == "SCAN" else self._owners[0]
+            if _name(command) in _EVERYWHERE or _name(command) == "SCAN":
+                return _name(command)
+            return self._owners[0] if others is None else others
         return slot if atomic else self._owners[slot]
 
     def _part(self, batch: Batch) -> Asks:

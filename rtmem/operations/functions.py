@@ -24,16 +24,19 @@ def call(
     args: Sequence[Argument],
     *,
     before: Sequence[Command] = (),
+    ahead: Sequence[Command] = (),
     beside: Sequence[Command] = (),
     lane: Lane = "auto",
     read_only: bool = False,
 ) -> Steps[Any]:
     """Call function `name` and return its raw reply; `beside` are commands that travel in the same round trip.
-    Commands `before` run with the function as one transaction.
+    Commands `before` run with the function as one transaction; those `ahead` only come before it.
 
     Redis: 1 round trip, 2 with both `before` and `beside`; 2 more when a server is met that lacks the library.
     """
-    replies = yield from call_with(name, keys, args, before=before, beside=beside, lane=lane, read_only=read_only)
+    replies = yield from call_with(
+        name, keys, args, before=before, ahead=ahead, beside=beside, lane=lane, read_only=read_only
+    )
     return replies[0]
 
 
@@ -43,6 +46,7 @@ def call_with(
     args: Sequence[Argument],
     *,
     before: Sequence[Command] = (),
+    ahead: Sequence[Command] = (),
     beside: Sequence[Command] = (),
     lane: Lane = "auto",
     read_only: bool = False,
@@ -50,7 +54,9 @@ def call_with(
     """Like `call`, and return the replies of the commands `beside` too, behind that of the function."""
     command: Command = ("FCALL_RO" if read_only else "FCALL", name, len(keys), *keys, *args)
     # A transaction must stay in one slot of a Cluster, and the commands beside are about other keys.
-    batch = Batch((*before, command), atomic=True, lane=lane) if before else Batch((command, *beside), lane=lane)
+    batch = Batch((*before, command), atomic=True, lane=lane)
+    if not before:
+        batch = Batch((*ahead, command, *beside), lane=lane)
     try:
         replies = yield batch
     except FunctionMissingError:
@@ -58,7 +64,7 @@ def call_with(
         for library in dict.fromkeys(library_of(str(each[1])) for each in batch.commands if str(each[0]) in _CALLS):
             yield Batch((("FUNCTION", "LOAD", "REPLACE", library),))
         replies = yield batch
-    replies = replies[len(before) :]
+    replies = replies[len(before) + len(ahead) :]
     if before and beside:
         replies += yield Batch(tuple(beside))
     return replies

@@ -17,15 +17,16 @@ from rtmem.records import PointerUnit
 
 _HEAD: Final = struct.Struct("<c29sdd")
 _RECORD: Final = struct.Struct("<dd32s")
+_ENDS_BYTES: Final = 32
 _SUM_BYTES: Final = 16
 
 COLUMNS: Final[dict[PointerUnit, int]] = {"bytes": 0, "characters": 1, "lines": 2, "items": 3, "rows": 3}
 
 
-def pack_manifest(host: str, value: Encoded) -> tuple[bytes, bytes]:
-    """The manifest of a value whose chunks lie under pointer `host`, and its checksums."""
+def pack_manifest(host: str, value: Encoded) -> bytes:
+    """The manifest of a value whose chunks lie under pointer `host`."""
     head = _HEAD.pack(value.codec.encode(), host.encode(), value.stored_bytes, len(value.chunks))
-    return head + value.ends.tobytes(), b"".join(value.sums)
+    return b"".join((head, value.ends.tobytes(), *value.sums))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,12 @@ class Record:
     created_at_ms: int
     expires_at_ms: int
     key: bytes
-    info: bytes
+    rest: bytes  # the manifest, and then what only Python reads; in a list without the manifest
 
     @classmethod
     def unpack(cls, raw: bytes) -> Record:
-        created, expires, digest = _RECORD.unpack_from(raw)
-        return cls(int(created), int(expires), digest, raw[_RECORD.size :])
+        created, expires, key = _RECORD.unpack_from(raw)
+        return cls(int(created), int(expires), key, raw[_RECORD.size :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +53,22 @@ class Manifest:
     stored_bytes: int
     chunks: int
     columns: tuple[array[float], ...]  # ends of the chunks in bytes, characters, line ends, items
-    sums: bytes = b""
+    sums: bytes
 
     @classmethod
-    def unpack(cls, raw: bytes, sums: bytes = b"") -> Manifest:
-        codec, host, stored, chunks = _HEAD.unpack_from(raw)
-        ends = array("d", raw[_HEAD.size :])
-        return cls(codec.decode(), host.decode(), int(stored), int(chunks), tuple(ends[k::4] for k in range(4)), sums)
+    def unpack(cls, raw: bytes) -> Manifest:
+        """The manifest that `raw` begins with."""
+        codec, host, stored, count = _HEAD.unpack_from(raw)
+        chunks = int(count)
+        sums = _HEAD.size + _ENDS_BYTES * chunks
+        ends = array("d", raw[_HEAD.size : sums])
+        columns = (ends[::4], ends[1::4], ends[2::4], ends[3::4])
+        return cls(codec.decode(), host.decode(), int(stored), chunks, columns, raw[sums : sums + _SUM_BYTES * chunks])
+
+    @property
+    def size(self) -> int:
+        """Bytes of the manifest itself."""
+        return _HEAD.size + (_ENDS_BYTES + _SUM_BYTES) * self.chunks
 
     def total(self, column: int) -> int:
         """How many bytes, characters, line ends or items the value has."""
@@ -80,7 +90,7 @@ class Manifest:
         """Chunk `number` as it was offloaded. Raises CorruptRecordError if it is gone or is not what it was."""
         if stored is None:
             raise corrupt(pointer_id, f"chunk {number} of {self.chunks} is gone")
-        if self.sums and xxh3_128_digest(stored) != self.sums[number * _SUM_BYTES : (number + 1) * _SUM_BYTES]:
+        if xxh3_128_digest(stored) != self.sums[number * _SUM_BYTES : (number + 1) * _SUM_BYTES]:
             raise corrupt(pointer_id, f"chunk {number} of {self.chunks} is not what was stored: its checksum differs")
         return decompress(self.codec, stored)
 

@@ -74,8 +74,6 @@ def _take_field(name: bytes, value: bytes, into: _Stored) -> None:
     elif kind == b"b":
         into.manifests[rest] = Manifest.unpack(value)
         into.manifest_bytes += len(value) + into.manifests[rest].stored_bytes
-    elif kind == b"s":
-        into.manifest_bytes += len(value)
     elif kind == b"n":
         into.counts[rest] = int(value)
     elif kind == b"k":

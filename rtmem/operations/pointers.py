@@ -16,6 +16,7 @@ import msgspec
 from rtmem import settings as all_settings
 from rtmem.errors import (
     InvalidRequestError,
+    NewerLayoutError,
     PersistenceError,
     PointerExpiredError,
     PointerNotFoundError,
@@ -24,8 +25,8 @@ from rtmem.errors import (
     RunInProgressError,
     ServerFullError,
 )
-from rtmem.keys import Keys, PointerKeys, check_id, escape
-from rtmem.operations.functions import call, call_with
+from rtmem.keys import LAYOUT_VERSION, Keys, PointerKeys, check_id, escape
+from rtmem.operations.functions import call
 from rtmem.operations.pointer_chunks import Manifest, Record, corrupt, pack_manifest
 from rtmem.operations.pointer_previews import cut, estimate_tokens, preview, printable
 from rtmem.operations.pointer_values import Encoded, decode, decode_slices
@@ -118,8 +119,8 @@ def offload(
         TooLargeError, QuotaExceededError: nothing was stored. InvalidRequestError: nothing can store this.
         ServerFullError, PersistenceError: nothing of it can be seen, and what had been written is freed.
 
-    Redis: 1 round trip up to `batch_bytes`: MULTI of SETs and FCALL rtmem_v1_pointers_commit. Larger: 1 that claims
-        room, and 1 per batch; an equal value that is there already is not sent again (2).
+    Redis: 1 round trip up to `batch_bytes`: SETs and FCALL rtmem_v1_pointers_commit. Larger: 1 that claims room, and 1
+        per batch; an equal value that is there already is not sent again (2).
     """
     settings = scope.settings
     if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms < 1):
@@ -184,7 +185,7 @@ class _Upload:
     holder: str
 
     def small(self) -> Steps[list[Any]]:
-        """All in one transaction."""
+        """All in one round trip."""
         reply: list[Any] = yield from self._commit("new", self._sets(range(len(self.encoded.chunks))))
         return reply
 
@@ -230,7 +231,7 @@ class _Upload:
 
     def _commit(self, mode: str, sets: Sequence[Command]) -> Steps[list[Any]]:
         settings = self.scope.settings
-        manifest, sums = (b"", b"") if mode == "link" else pack_manifest(self.pointer.id, self.encoded)
+        manifest = b"" if mode == "link" else pack_manifest(self.pointer.id, self.encoded)
         args: list[Argument] = [
             mode,
             self.pointer.id,
@@ -241,9 +242,8 @@ class _Upload:
             settings.grace_ms,
             settings.tenant_bytes_max,
             manifest,
-            sums,
         ]
-        reply: list[Any] = yield from call("rtmem_v1_pointers_commit", self.scope.keys.all, args, before=sets)
+        reply: list[Any] = yield from call("rtmem_v1_pointers_commit", self.scope.keys.all, args, ahead=sets)
         return reply
 
 
@@ -252,12 +252,12 @@ class _Upload:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A pointer that is there, and the first chunks of its value as far as they came along."""
+    """A pointer that is there, and the chunks of its value that came along, as they are stored."""
 
     scope: PointerScope
     pointer: Pointer
     manifest: Manifest
-    first: tuple[bytes | None, ...] = ()
+    here: dict[int, bytes | None] = field(default_factory=dict)
 
     def chunks(self, numbers: Sequence[int]) -> Steps[list[bytes]]:
         """Some chunks as they were offloaded, checksums verified.
@@ -268,7 +268,7 @@ class Opened:
 
         Redis: 1 round trip (MGET); none for those that are here.
         """
-        stored = {at: self.first[at] for at in numbers if at < len(self.first)}
+        stored = {at: self.here[at] for at in numbers if at in self.here}
         missing = [at for at in numbers if at not in stored]
         if missing:
             (found,) = yield Batch((("MGET", *(self.scope.keys.chunk(self.manifest.host, at) for at in missing)),))
@@ -305,38 +305,49 @@ def open_pointer(scope: PointerScope, pointer: str | Pointer, *, prefetch: bool 
     Raises:
         PointerNotFoundError: no such pointer, or not of this scope: the same commands, the same words.
         PointerExpiredError: it was, and its time is over.
-        CorruptRecordError: its value is gone.
 
-    Redis: 1 round trip, FCALL_RO rtmem_v1_pointers_open, with MGET.
+    Redis: 1 round trip, of plain commands.
     """
     pointer_id = id_of(pointer)
-    first = range(max(1, scope.settings.batch_bytes // scope.settings.chunk_bytes)) if prefetch else range(0)
-    beside = [("MGET", *(scope.keys.chunk(pointer_id, at) for at in first))] if prefetch else []
-    reply, *chunks = yield from call_with(
-        "rtmem_v1_pointers_open", scope.keys.all, (pointer_id,), beside=beside, read_only=True
+    ahead = range(max(1, scope.settings.batch_bytes // scope.settings.chunk_bytes)) if prefetch else range(0)
+    beside = [("MGET", *(scope.keys.chunk(pointer_id, at) for at in ahead))] if prefetch else []
+    opened, replies = yield from look_up(scope, pointer_id, beside)
+    if prefetch and opened.manifest.host == pointer_id:
+        opened.here.update(zip(range(opened.manifest.chunks), replies[0], strict=False))
+    return opened
+
+
+def look_up(scope: PointerScope, pointer_id: str, beside: Sequence[Command]) -> Steps[tuple[Opened, list[Any]]]:
+    """What `open_pointer` does, and the replies to some commands that went along in the hope that they are right."""
+    keys = scope.keys
+    # No function: Lua would take longer than all of it. What changes in between can only be what ends it.
+    found, clock, pins, *replies = yield Batch(
+        (
+            ("HMGET", keys.records, "v", f"r{pointer_id}", f"o{pointer_id}"),
+            ("TIME",),
+            ("ZRANGEBYLEX", keys.pins, f"[u{pointer_id}\0", f"(u{pointer_id}\1", "LIMIT", 0, 1),
+            *beside,
+        )
     )
-    found = read_reply(pointer_id, reply)
-    if found[2] is None:
-        raise corrupt(pointer_id, "its record leads to a value that is gone")
-    manifest = Manifest.unpack(found[2], found[3] or b"")
-    here = tuple(chunks[0][: manifest.chunks]) if chunks and manifest.host == pointer_id else ()
-    return Opened(scope, pointer_of(pointer_id, found[1]), manifest, here)
-
-
-def read_reply(pointer_id: str, reply: Any) -> list[Any]:
-    """What a function found of a pointer. Raises PointerNotFoundError, PointerExpiredError."""
-    if reply is None:
-        raise not_found(pointer_id)
-    if reply[0] == b"expired":
-        raise expired(pointer_id)
-    return list(reply) + [None] * (4 - len(reply))  # Redis ends a reply at its first nil
-
-
-def pointer_of(pointer_id: str, raw: bytes) -> Pointer:
-    """A pointer from its record."""
+    version, raw, tombstone = found
+    if version is not None and int(version) > LAYOUT_VERSION:
+        raise NewerLayoutError(
+            f"pointers are stored in layout {int(version)}, this program knows up to {LAYOUT_VERSION}: upgrade rtmem"
+        )
+    if raw is None:
+        raise not_found(pointer_id) if tombstone is None else expired(pointer_id)
     record = Record.unpack(raw)
+    if not pins and record.expires_at_ms <= int(clock[0]) * 1000 + int(clock[1]) // 1000:
+        raise expired(pointer_id)
+    manifest = Manifest.unpack(record.rest)
+    told = pointer_of(pointer_id, record, record.rest[manifest.size :])
+    return Opened(scope, told, manifest), replies
+
+
+def pointer_of(pointer_id: str, record: Record, info: bytes) -> Pointer:
+    """A pointer from its record."""
     try:
-        told = _decode_info(record.info)
+        told = _decode_info(info)
     except msgspec.DecodeError as exc:
         raise corrupt(pointer_id, f"its record does not decode: {exc}") from exc
     return msgspec.structs.replace(told, created_at_ms=record.created_at_ms, expires_at_ms=record.expires_at_ms)
@@ -380,9 +391,10 @@ def list_page(
         ("thread" if thread_id is not None else "all", thread, continuation, limit),
         read_only=True,
     )
-    pairs = zip(reply[1::2], reply[2::2], strict=True)
+    records = [(raw_id.decode(), Record.unpack(raw)) for raw_id, raw in zip(reply[1::2], reply[2::2], strict=True)]
     return PointerPage(
-        pointers=tuple(pointer_of(raw_id.decode(), raw) for raw_id, raw in pairs), continuation=reply[0].decode()
+        pointers=tuple(pointer_of(pointer_id, record, record.rest) for pointer_id, record in records),
+        continuation=reply[0].decode(),
     )
 
 

@@ -241,7 +241,7 @@ def test_damaged_records_are_typed_errors(ann: Caller, world: World) -> None:
     pointer = ann.offload("value")
     (records,) = world.client.keys(b"*:h")
     raw = world.client.hget(records, b"r" + pointer.id.encode())
-    world.client.hset(records, b"r" + pointer.id.encode(), raw[:48] + b"\xff")
+    world.client.hset(records, b"r" + pointer.id.encode(), raw[:142] + b"\xff")
     with pytest.raises(CorruptRecordError, match="record does not decode"):
         ann.resolve(pointer)
 

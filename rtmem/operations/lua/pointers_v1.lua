@@ -15,12 +15,12 @@ that are, and Redis itself refuses a function the keys of another slot.
 
 Fields of h
   v           version of this layout
-  r<id>       record of a pointer: created, expires (0: never), doubles; 32 bytes of key; then what only Python reads
+  r<id>       record of a pointer: created, expires (0: never), doubles; 32 bytes of key; the manifest of its value; then
+              what only Python reads. All that reading needs: it takes plain commands and no function.
   o<id>       tombstone of a pointer whose time was over
   b<key>      manifest of a value: one letter ("r" raw, "z" zstd), the 29 characters of the id that its chunks lie
               under, bytes stored and number of chunks, doubles; then for each chunk where it ends, four doubles:
-              in bytes, characters, line ends, items
-  s<key>      checksums of the chunks, 16 bytes each
+              in bytes, characters, line ends, items; then for each chunk a checksum, 16 bytes
   n<key>      how many pointers lead to it: equal values of one principal are stored once
   k<id>       an upload under way: "<chunks> <bytes>"
   bytes, values, uploading   sums over the above
@@ -32,7 +32,9 @@ what a late claim names, and Redis itself what not even a claim names any more.
 
 local LAYOUT = 1
 local ID_BYTES = 29
-local MANIFEST = 46         -- where the ends of the first chunk begin: 1 + 29 + 2 * 8 bytes before it
+local RECORD = 48           -- bytes before the manifest: 2 * 8 + 32
+local MANIFEST = 46         -- bytes of a manifest before its chunks: 1 + 29 + 2 * 8
+local CHUNK = 48            -- bytes of a manifest for each chunk: 4 * 8 + 16
 local LIST_LOOKED_MAX = 1000
 local FREED_MAX = 5000      -- chunks that one step of a sweep or release may free
 
@@ -53,12 +55,14 @@ local function check_layout(h) check_version(redis.call('HGET', h, 'v')) end
 
 local function open_record(raw)
   local created, expires = struct.unpack('<dd', raw)
-  return {created = created, expires = expires, key = raw:sub(17, 48), raw = raw}
+  return {created = created, expires = expires, key = raw:sub(17, RECORD), raw = raw}
 end
 
-local function open_manifest(raw)
-  local stored, chunks = struct.unpack('<dd', raw, 31)
-  return {codec = raw:sub(1, 1), host = raw:sub(2, 30), stored = stored, chunks = chunks, raw = raw}
+-- The manifest that begins behind the first `skip` bytes of raw.
+local function open_manifest(raw, skip)
+  local at = skip or 0
+  local stored, chunks = struct.unpack('<dd', raw, at + 31)
+  return {host = raw:sub(at + 2, at + 30), stored = stored, chunks = chunks, bytes = MANIFEST + CHUNK * chunks}
 end
 
 local function chunk_key(keys, host, number) return keys[5] .. host .. ':' .. whole(number) end
@@ -127,13 +131,10 @@ local function take_out(keys, id, record, now, tombstone_ttl_ms)
   redis.call('ZREM', keys[4], string.format('%013.0f', record.created) .. id)
   local bytes = #record.raw
   if redis.call('HINCRBY', h, 'n' .. record.key, -1) <= 0 then
-    local manifest, sums = unpack(redis.call('HMGET', h, 'b' .. record.key, 's' .. record.key))
-    if manifest then
-      local m = open_manifest(manifest)
-      freed = free_chunks(keys, m.host, m.chunks)
-      bytes = bytes + #manifest + #(sums or '') + m.stored
-    end
-    redis.call('HDEL', h, 'b' .. record.key, 's' .. record.key, 'n' .. record.key)
+    local m = open_manifest(record.raw, RECORD)
+    freed = free_chunks(keys, m.host, m.chunks)
+    bytes = bytes + m.bytes + m.stored
+    redis.call('HDEL', h, 'b' .. record.key, 'n' .. record.key)
     add_to(keys, 'values', -1)
   end
   add_to(keys, 'bytes', -bytes)
@@ -165,7 +166,7 @@ end
 -- Make a value and the pointer to it visible.
 -- ARGV  1 'new' its chunks came with this transaction, 'claimed' they came after `begin`, 'link' they are there
 --       2 id  3 key  4 what only Python reads  5 ttl_ms or 0  6 holder or ''  7 grace_ms  8 quota or 0
---       9 manifest  10 checksums
+--       9 manifest, '' to link
 -- Replies  {'ok', created, expires}   {'quota', bytes in use}
 --          {'late'} there is nothing to link to (any more): send everything again
 local function commit(keys, argv)
@@ -193,9 +194,9 @@ local function commit(keys, argv)
   if not there and (not mine or (mode == 'claimed' and not claim)) then return refuse({'late'}) end
   local now = now_ms()
   local expires = argv[5] ~= '0' and now + tonumber(argv[5]) or 0
-  local raw = struct.pack('<dd', now, expires) .. key .. argv[4]
+  local raw = struct.pack('<dd', now, expires) .. key .. (there or argv[9]) .. argv[4]
   local bytes, used = #raw, tonumber(found[6] or '0')
-  if not there then bytes = bytes + mine.stored + #argv[9] + #argv[10] end
+  if not there then bytes = bytes + mine.stored + mine.bytes end
   local promised = tonumber(found[7] or '0') - (claim and tonumber(claim:match('%d+$')) or 0)
   if argv[8] ~= '0' and used + promised + bytes > tonumber(argv[8]) then
     return refuse({'quota', whole(used + promised)})
@@ -210,7 +211,6 @@ local function commit(keys, argv)
       if redis.call('PERSIST', chunk_key(keys, id, number)) == 0 then return refuse({'late'}) end
     end
     set('b' .. key, argv[9])
-    set('s' .. key, argv[10])
     set('values', whole(tonumber(found[8] or '0') + 1))
   elseif mine then
     free_chunks(keys, id, mine.chunks)
@@ -232,76 +232,8 @@ end
 
 -- Reading -------------------------------------------------------------------
 
--- ARGV  1 id
--- Replies  nil  {'expired'}  {'ok', record, manifest, checksums}; manifest nil where it is lost
-local function open(keys, argv)
-  local record, expired = find(keys, argv[1], now_ms())
-  if not record then return expired and {'expired'} or false end
-  local found = redis.call('HMGET', keys[1], 'b' .. record.key, 's' .. record.key)
-  return {'ok', record.raw, found[1], found[2]}
-end
-
--- Where chunk `number` (from 0) ends in column 0 bytes, 1 characters, 2 line ends, 3 items; chunk -1 ends at 0.
-local function end_of(m, number, column)
-  if number < 0 then return 0 end
-  return (struct.unpack('<d', m.raw, MANIFEST + 1 + (number * 4 + column) * 8))
-end
-
-local function chunk_of(m, column, position)
-  local low, high = 0, m.chunks - 1
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    if end_of(m, middle, column) > position then high = middle else low = middle + 1 end
-  end
-  return low
-end
-
--- The bytes from..till of a value that is stored raw.
-local function read_bytes(keys, m, from, till)
-  local parts, number = {}, chunk_of(m, 0, from)
-  while from < till do
-    local first, stop = end_of(m, number - 1, 0), math.min(till, end_of(m, number, 0))
-    local part = redis.call('GETRANGE', chunk_key(keys, m.host, number), whole(from - first), whole(stop - first - 1))
-    if #part ~= stop - from then error({err = 'RTMEM_CORRUPT a chunk of a value is gone or too short'}) end
-    parts[#parts + 1] = part
-    from, number = stop, number + 1
-  end
-  return table.concat(parts)
-end
-
--- A part of a value, if it is small and its bytes can be told without looking into chunks.
--- ARGV  1 id   2 'bytes', 'characters' or another unit   3 start   4 count   5 how many bytes may travel this way
--- Replies  nil  {'expired'}  {'part', record, total, bytes}  {'all', record, manifest, bytes}  {'ok', record, manifest}
-local function slice(keys, argv)
-  local record, expired = find(keys, argv[1], now_ms())
-  if not record then return expired and {'expired'} or false end
-  local raw = redis.call('HGET', keys[1], 'b' .. record.key)
-  if not raw then return {'ok', record.raw} end
-  local m = open_manifest(raw)
-  local last, most = m.chunks - 1, tonumber(argv[5])
-  local column = argv[2] == 'bytes' and 0 or argv[2] == 'characters' and 1
-  if m.codec == 'r' and column then
-    local total = end_of(m, last, column)
-    local from = math.min(tonumber(argv[3]), total)
-    local till = math.min(from + tonumber(argv[4]), total)
-    local shift = 0
-    if column == 1 and from < till then
-      local first, stop = chunk_of(m, 1, from), chunk_of(m, 1, till - 1)
-      shift = end_of(m, first - 1, 0) - end_of(m, first - 1, 1)
-      -- As many bytes as characters: all of them are ASCII, and a position is a byte.
-      if end_of(m, stop, 0) - end_of(m, stop, 1) ~= shift then shift = nil end
-    end
-    if shift and till - from <= most then
-      return {'part', record.raw, whole(total), read_bytes(keys, m, from + shift, till + shift)}
-    end
-  end
-  local bytes = end_of(m, last, 0)
-  if m.codec == 'r' and bytes <= most then return {'all', record.raw, raw, read_bytes(keys, m, 0, bytes)} end
-  return {'ok', record.raw, raw}
-end
-
 -- ARGV  1 'all', newest first, or 'thread', by id   2 thread   3 where to go on, or ''   4 how many
--- Replies  {where to go on or '', id, record, id, record, ...}
+-- Replies  {where to go on or '', id, record without manifest, id, record without manifest, ...}
 local function list(keys, argv)
   check_layout(keys[1])
   local now, page, members = now_ms(), {''}, nil
@@ -316,7 +248,10 @@ local function list(keys, argv)
   for at, member in ipairs(members) do
     local id = member:sub(-ID_BYTES)
     local record = find(keys, id, now)
-    if record then page[#page + 1], page[#page + 2] = id, record.raw end
+    if record then
+      local told = record.raw:sub(RECORD + open_manifest(record.raw, RECORD).bytes + 1)
+      page[#page + 1], page[#page + 2] = id, record.raw:sub(1, RECORD) .. told
+    end
     if (#page - 1) / 2 >= tonumber(argv[4]) or at == LIST_LOOKED_MAX then
       if at < #members or at == LIST_LOOKED_MAX then page[1] = argv[1] == 'thread' and id or member end
       break
@@ -452,8 +387,6 @@ local function sweep(keys, argv)
   return reply
 end
 
-redis.register_function{function_name = 'rtmem_v1_pointers_open', callback = open, flags = {'no-writes'}}
-redis.register_function{function_name = 'rtmem_v1_pointers_slice', callback = slice, flags = {'no-writes'}}
 redis.register_function{function_name = 'rtmem_v1_pointers_list', callback = list, flags = {'no-writes'}}
 redis.register_function('rtmem_v1_pointers_begin', begin)
 redis.register_function('rtmem_v1_pointers_commit', commit)
