@@ -85,10 +85,16 @@ async def run(lab: Lab, plan: Sequence[Cell]) -> list[Outcome]:
                 lab.bar.describe(f"{cell.name} {number + 1}/{cell.cuts}")
                 mine.append(await _cut_or_failure(lab, cell, number))
                 lab.bar.step()
-            acked, lost = sum(one.acked for one in mine), sum(one.lost for one in mine)
-            lab.say(f"{cell.name}: {len(mine)} cuts, {lost:,} lost of {acked:,}")
+            lab.say(f"{cell.name}: {len(mine)} cuts, {_taken(mine)}")
         outcomes += mine
     return outcomes
+
+
+def _taken(outcomes: Sequence[Outcome]) -> str:
+    acked = sum(one.acked for one in outcomes)
+    if not acked:  # raw writers keep no ledger
+        return f"{sum(one.torn for one in outcomes):,} groups torn"
+    return f"{sum(one.lost for one in outcomes):,} lost of {acked:,}"
 
 
 async def _cut_or_failure(lab: Lab, cell: Cell, number: int) -> Outcome:
