@@ -5,6 +5,7 @@ So it is seen who is told what when something below them fails, and when it is o
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -115,6 +116,8 @@ async def _write(
 
 def talkers(url: str, token: str, principal: str, seed: str, promised: Ack, *, count: int) -> list[tuple[Client, Life]]:
     """Clients of the official SDK that talk to the demo agent at `url`, turn after turn."""
+    # It logs what its caller is told, each time that it opens a stream again.
+    logging.getLogger("langgraph_sdk").setLevel(logging.ERROR)
     clients = [Client(Thread(f"talk-{n}", seed, principal=principal, turns=True), promised) for n in range(count)]
     return [(client, partial(_talk, client, url, token)) for client in clients]
 
