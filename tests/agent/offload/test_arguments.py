@@ -31,7 +31,8 @@ def total(rows: Annotated[list[dict[str, Any]], ByPointer], column: str = "price
 @tool
 def kinds(values: Annotated[dict[str, Any], ByPointer]) -> str:
     """Tell what it got."""
-    return " ".join(f"{name}:{type(value).__name__}" for name, value in values.items())
+    told = " ".join(f"{name}:{type(value).__name__}" for name, value in values.items())
+    return told + (" a is e" if "e" in values and values["a"] is values["e"] else "")
 
 
 def test_a_tool_gets_the_value_that_a_pointer_leads_to(world: World) -> None:
@@ -50,7 +51,7 @@ def test_pointers_inside_of_a_value_are_resolved_each_once(world: World) -> None
         rows = world.now(pointers.offload(ROWS, thread_id="t1")).id
         text = world.now(pointers.offload("x" * 5_000, thread_id="t1")).id
         answer = world.call(edge.wrap(kinds), {"values": {"a": rows, "b": [text], "c": text, "d": "mp_no", "e": rows}})
-        assert answer.content == "a:list b:list c:str d:str e:list"
+        assert answer.content == "a:list b:list c:str d:str e:list a is e"
         assert edge.counts.resolved == 2
 
 

@@ -100,6 +100,16 @@ def test_searching_on_finds_every_match(world: World) -> None:
         assert none == f"no match, searched up to character {len(LOG):,} of {len(LOG):,}"
 
 
+@pytest.mark.parametrize("characters_max", [500, 4_000])
+def test_matches_with_much_around_them_stay_within_the_bound(world: World, characters_max: int) -> None:
+    with world.pointers() as pointers:
+        looking = Looking(world, ToolPointers(pointers, characters_max=characters_max))
+        pointer = world.now(pointers.offload(f"{'x' * 200}#" * 100, thread_id="t1")).id
+        answers = looking.ask_all("search_pointer", pointer=pointer, pattern="#")
+        assert max(map(len, answers)) <= characters_max
+        assert "".join(answers).count("#") == 100
+
+
 def test_a_place_that_was_found_can_be_read_there(world: World) -> None:
     with world.pointers() as pointers:
         looking = Looking(world, ToolPointers(pointers))
