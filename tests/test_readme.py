@@ -58,10 +58,13 @@ def test_there_are_exactly_two_set_up_lines(mark: str) -> None:
 
 
 def test_every_example_is_run_by_a_test() -> None:
-    assert set(blocks("example")) == {"saver.py", "tenants.py", "pointers.py", "app.py", "client.py", "resume.py"}
+    assert set(blocks("example")) == {
+        *("saver.py", "tenants.py", "pointers.py", "agent_pointers.py"),
+        *("app.py", "client.py", "resume.py"),
+    }
 
 
-@pytest.mark.parametrize("name", ["saver.py", "tenants.py", "pointers.py"])
+@pytest.mark.parametrize("name", ["saver.py", "tenants.py", "pointers.py", "agent_pointers.py"])
 def test_examples_of_savers_print_what_the_readme_says_each_time(name: str, env: dict[str, str]) -> None:
     for _ in range(2):
         assert run(name, env) == plain(blocks("prints")[name])
