@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 from rich.console import Console
 
-from loadtest.pointers import guessing, spending
+from loadtest.pointers import guessing, latency, spending
 from loadtest.servers import redis_server
 from rtmem.loadtest import Experiment, Machine, Report, describe_machine, peak_rss_bytes, versions_of, write_json
 from rtmem.loadtest.console import show
@@ -48,6 +48,7 @@ def _run(given: argparse.Namespace, console: Console) -> Report:
             "tool to tool": spending.handing_on,
             "looking inside": spending.looking_inside,
             "guessing": guessing.guessing,
+            "latency": latency.latency,
         }
         for name, part in parts.items():
             if any(wanted in name for wanted in given.only.split(",")):
@@ -63,7 +64,7 @@ def _run(given: argparse.Namespace, console: Console) -> Report:
         versions={"redis-server": version} | versions_of(PACKAGES),
         peak_rss_bytes=peak_rss_bytes(),
         experiments=experiments,
-        verdicts=spending.verdicts(experiments) + guessing.verdicts(experiments),
+        verdicts=[verdict for part in (spending, guessing, latency) for verdict in part.verdicts(experiments)],
     )
 
 

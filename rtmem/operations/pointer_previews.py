@@ -35,14 +35,15 @@ class Preview:
     items: int = 0  # elements of an array, entries of an object, rows of a table
 
 
-def preview(kind: PointerKind, media_type: str, value: Any, characters_max: int) -> Preview:
-    """The preview of a value that was offloaded as `kind`."""
+def preview(kind: PointerKind, media_type: str, value: Any, characters_max: int, lines: int = 0) -> Preview:
+    """The preview of a value that was offloaded as `kind`; `lines` are those of a text, which were counted already."""
     if kind == "text":
         parsed = _parsed(value)
         if parsed is not _NOTHING:
             head = json_head(parsed, characters_max)
             return Preview("JSON text: " + json_shape(parsed), head, items=len(parsed))
-        return Preview(_text_shape(value), *head_and_tail(value, characters_max))
+        shape = f"{lines:,} line{'s' * (lines != 1)}, {len(value):,} characters"
+        return Preview(shape, *head_and_tail(value, characters_max))
     if kind == "json":
         items = len(value) if type(value) in (list, dict) else 0
         return Preview(json_shape(value), json_head(value, characters_max), items=items)
@@ -103,11 +104,6 @@ def _boundary(text: str, at: int, *, forward: bool = False) -> int:
             return cluster.end() if forward else place or at
         place = cluster.end()
     return at
-
-
-def _text_shape(text: str) -> str:
-    lines = text.count("\n") + (not text.endswith("\n") and bool(text))
-    return f"{lines:,} line{'s' * (lines != 1)}, {len(text):,} characters"
 
 
 _NOTHING: Final = object()

@@ -156,9 +156,9 @@ def offload(
 
 
 def _describe(encoded: Encoded, name: str, preview_characters_max: int) -> Pointer:
-    seen = preview(encoded.kind, encoded.media_type, encoded.value, preview_characters_max)
-    textual = encoded.kind in ("text", "json")
     ends_line = bytes(encoded.last[-1:]) in (b"\n", b"")
+    lines = encoded.line_ends + (not ends_line) if encoded.kind in ("text", "json") else 0
+    seen = preview(encoded.kind, encoded.media_type, encoded.value, preview_characters_max, lines)
     return Pointer(
         id="",
         kind=encoded.kind,
@@ -166,7 +166,7 @@ def _describe(encoded: Encoded, name: str, preview_characters_max: int) -> Point
         bytes=encoded.bytes,
         tokens=estimate_tokens(encoded.kind, encoded.bytes),
         characters=encoded.characters,
-        lines=encoded.line_ends + (not ends_line) if textual else 0,
+        lines=lines,
         items=seen.items,
         shape=printable(seen.shape),
         head=printable(seen.head),
