@@ -121,8 +121,9 @@ class Results:
             pointer = yield from self._offload(value)
         except (QuotaExceededError, TooLargeError) as exc:
             self.counter.add(refused=1)
+            why = "no room is left for it" if isinstance(exc, QuotaExceededError) else "it is too large"
             text = value if type(value) is str else str(value)
-            return f"{cut(text, self.characters_max // 2)}\n[cut here, and the rest is not kept: {exc}]"
+            return f"{cut(text, self.characters_max // 2)}\n[cut here; the rest is not kept, as {why}: ask for less]"
         except InvalidRequestError:
             # A table or array of a kind that nothing can store: what LangChain makes of it is all there is.
             return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any
 
 import pytest
@@ -12,6 +13,7 @@ from langgraph.types import Command
 
 import rtmem.agent
 from rtmem.agent import ByPointer, PointerMiddleware, ToolPointers
+from rtmem.errors import ConfigError
 from tests.agent.offload.worlds import Scripted, World, call, last_result, pointer_in, say
 
 
@@ -168,6 +170,30 @@ def test_a_tool_that_is_not_there_is_left_to_the_agent(world: World) -> None:
     with world.pointers() as pointers:
         messages = world.run([measure], [call(no_such_tool={}), say("done")], middleware=[PointerMiddleware(pointers)])
         assert "not a valid tool" in str(last_result(messages).content)
+
+
+def test_one_middleware_serves_agents_whose_tools_share_a_name(world: World) -> None:
+    @tool("measure")
+    def other(size: int) -> str:
+        """Measure something else."""
+        return "x" * size
+
+    with world.pointers() as pointers:
+        middleware = PointerMiddleware(pointers)
+        for made, value in ((measure, measure.func(5_000)), (other, "x" * 5_000)):
+            messages = world.run([made], [call(measure={"size": 5_000}), say("done")], middleware=[middleware])
+            assert world.now(pointers.resolve(pointer_in(last_result(messages).content))) == value
+
+
+def test_without_langchain_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rtmem.agent import offload
+
+    monkeypatch.delattr(offload, "middleware", raising=False)
+    monkeypatch.delitem(sys.modules, "rtmem.agent.offload.middleware", raising=False)
+    monkeypatch.setitem(sys.modules, "langchain.agents.middleware", None)
+    with pytest.raises(ConfigError, match=r"rtmem\[agent\]"):
+        _ = rtmem.agent.PointerMiddleware
+    assert rtmem.agent.ToolPointers is ToolPointers
 
 
 def test_the_model_is_told_of_pointers_and_of_the_tools_for_them(redis_url: str) -> None:

@@ -173,14 +173,21 @@ def test_the_tool_messages_of_a_command_are_treated_and_its_state_is_not(world: 
         assert world.now(pointers.resolve(pointer_in(command.update["messages"][0].content))) == LOG
 
 
-def test_a_result_that_does_not_fit_the_quota_is_cut_and_the_model_is_told(world: World) -> None:
-    with world.pointers(tenant_bytes_max=1_000) as pointers:
+@pytest.mark.parametrize(
+    ("limits", "why"), [({"tenant_bytes_max": 1_000}, "no room is left"), ({"value_bytes_max": 1_000}, "too large")]
+)
+def test_a_result_that_cannot_be_kept_is_cut_and_the_model_is_told(
+    world: World, limits: dict[str, int], why: str
+) -> None:
+    with world.pointers(**limits) as pointers:
         edge = ToolPointers(pointers)
         message = world.call(edge.wrap(returning(LOG)), {})
         assert message.content.startswith(LOG[:1_900])
         assert len(message.content) < 4_000
-        assert "not kept" in message.content
-        assert edge.counts.refused == 1
+        assert why in message.content
+        assert (edge.counts.refused, edge.counts.offloaded) == (1, 0)
+        large = edge.wrap(returning(("found", ROWS), response_format="content_and_artifact"))
+        assert world.call(large, {}).artifact == ROWS
 
 
 def test_the_same_value_gives_the_same_text_but_for_the_id(world: World) -> None:
