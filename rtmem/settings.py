@@ -63,6 +63,7 @@ class Checkpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     inline_bytes_max: NotNegative = 96  # smaller values live inside the checkpoint record
     piece_bytes_min: NotNegative = 8_192  # new neighbours of a list share a piece up to about this size
     compress_bytes_min: NotNegative = 4 * 1024 * 1024  # zstd above this; below, compressing takes longer than writing
+    offload_bytes_min: NotNegative = 0  # a value from here on lies at a pointer instead of in its thread; 0: none does
     page_size: Positive = 20
     cache_bytes_max: NotNegative = 64 * 1024 * 1024  # what this process remembers of thread heads
     tombstone_ttl_ms: Positive = 3_600_000  # how long a deleted thread refuses late writes
@@ -98,6 +99,9 @@ class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     port: Port = 8123
     tokens: dict[Token, Token] = {}  # bearer token -> principal
     frame_bytes_max: Positive = 4 * 1024 * 1024
+    upload_bytes_max: Positive = 64 * 1024 * 1024  # of a value that is sent to POST /pointers; this process holds it
+    state_pointer_ttl_ms: Positive = 3_600_000  # of what `offload_bytes_min` keeps out of a state that is asked for
+    sweep_interval_ms: NotNegative = 60_000  # how often pointers that are over are freed; 0: never
     outbox_frames_max: Positive = 2_048  # per connection; a slower reader is served from the log
     outbox_bytes_max: Positive = 8 * 1024 * 1024
     stall_timeout_ms: Positive = 10_000  # a reader that takes nothing for so long is closed with 4429

@@ -59,11 +59,14 @@ class AsyncRedisSaver(Saver):
         settings: all_settings.Checkpoint | None = None,
         ack: Ack | None = None,
         replicas: int | None = None,
+        offload_bytes_min: int | None = None,
+        pointers: all_settings.Pointers | None = None,
     ) -> None:
         super().__init__(
             serde=serde,
-            settings=checkpoint_settings(settings, ttl, checkpoint_prefix, ack, replicas),
+            settings=checkpoint_settings(settings, ttl, checkpoint_prefix, ack, replicas, offload_bytes_min),
             principal=principal,
+            pointers=pointers,
         )
         self._owns_driver = driver is None
         self._driver = driver or _driver(redis_url, redis_client, connection_args)

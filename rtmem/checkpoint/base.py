@@ -35,6 +35,7 @@ class Saver(BaseCheckpointSaver[str]):
         serde: SerializerProtocol | None,
         settings: all_settings.Checkpoint,
         principal: str,
+        pointers: all_settings.Pointers | None = None,
     ) -> None:
         self.settings = settings
         serializer = maybe_add_typed_methods(serde or BaseCheckpointSaver.serde)
@@ -46,6 +47,7 @@ class Saver(BaseCheckpointSaver[str]):
             settings=settings,
             heads=Heads(settings.cache_bytes_max),
             shallow=self.shallow,
+            pointers=pointers or all_settings.Pointers(),
         )
         self._promises: dict[Ack, Promise] = {}  # shared with clones: what the server can do is asked once
         self.promise(settings.ack)
@@ -130,6 +132,7 @@ def checkpoint_settings(
     checkpoint_prefix: str | None,
     ack: Ack | None = None,
     replicas: int | None = None,
+    offload_bytes_min: int | None = None,
 ) -> all_settings.Checkpoint:
     """`settings` with the constructor conventions of langgraph-checkpoint-redis on top.
 
@@ -138,6 +141,7 @@ def checkpoint_settings(
         checkpoint_prefix: first part of every key; default "rtmem".
         ack: what every write waits for; default "memory".
         replicas: how many replicas ack "replica" asks for; default 1.
+        offload_bytes_min: values from this size on lie at pointers; default 0, none.
     """
     settings = settings or all_settings.Checkpoint()
     changes: dict[str, Any] = {}
@@ -158,6 +162,10 @@ def checkpoint_settings(
         changes["ack"] = ack
     if replicas is not None:
         changes["ack_replicas"] = replicas
+    if offload_bytes_min is not None:
+        if type(offload_bytes_min) is not int or offload_bytes_min < 0:
+            raise ConfigError(f"offload_bytes_min is {offload_bytes_min!r}: bytes, or 0 to move nothing out")
+        changes["offload_bytes_min"] = offload_bytes_min
     return msgspec.structs.replace(settings, **changes)
 
 

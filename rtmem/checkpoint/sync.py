@@ -47,6 +47,9 @@ class RedisSaver(Saver):
             meanwhile, and all are on disk when invoke() returns; "exit" + "fsync" is one such write at the end.
             NotDurableError: written and readable, but not proved within settings.ack_timeout_ms.
         replicas: how many replicas ack "replica" asks for.
+        offload_bytes_min: a value, message or pending write from this size on is moved out of its thread and comes
+            back with it (operations.offloading); 0, the default, moves nothing.
+        pointers: limits and lifetimes of what is moved out.
         allow_in_loop: let calls inside a running event loop block it (notebooks).
     """
 
@@ -67,12 +70,15 @@ class RedisSaver(Saver):
         settings: all_settings.Checkpoint | None = None,
         ack: Ack | None = None,
         replicas: int | None = None,
+        offload_bytes_min: int | None = None,
+        pointers: all_settings.Pointers | None = None,
         allow_in_loop: bool = False,
     ) -> None:
         super().__init__(
             serde=serde,
-            settings=checkpoint_settings(settings, ttl, checkpoint_prefix, ack, replicas),
+            settings=checkpoint_settings(settings, ttl, checkpoint_prefix, ack, replicas, offload_bytes_min),
             principal=principal,
+            pointers=pointers,
         )
         self._owns_driver = driver is None
         self._driver = driver or _driver(redis_url, redis_client, connection_args)

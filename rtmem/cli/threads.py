@@ -98,6 +98,10 @@ def _lines(report: ThreadReport, principal: str) -> list[str]:
         f"writes        {report.writes_bytes:,} bytes; {report.early} checkpoints still to come",
         f"expires       {f'in {report.ttl_ms / 1000:,.0f} s' if report.ttl_ms >= 0 else 'never'}",
     ]
+    if report.offloaded:
+        lines.append(f"at pointers   {report.offloaded:,} values")
+    if report.unneeded:
+        lines.append(f"to be freed   {report.unneeded:,} pointers, by the next `rtmem pointers sweep`")
     if report.garbage or report.sweep:
         lines.append(
             f"to be freed   {report.garbage:,} pieces, by the next prune"

@@ -20,10 +20,11 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
-from rtmem.errors import InvalidRequestError
+from rtmem.errors import InvalidRequestError, RtmemError
 from rtmem.keys import check_id
 from rtmem.operations.drafts import Draft
 from rtmem.operations.functions import call
+from rtmem.operations.offloading import Offloads, ids_in, read_writes, release
 from rtmem.operations.places import Place, Scope, config_of, encode_id, place_of
 from rtmem.operations.restore import Restored, settled_head
 from rtmem.steps import Argument, Batch, Command, Compute, Steps
@@ -47,9 +48,13 @@ def put(
         ThreadDeletedError: the thread was deleted after this run began.
         StaleWriterError: another runner holds a newer fencing token.
         ServerFullError, PersistenceError: nothing was stored.
+        TooLargeError, QuotaExceededError: an oversized value found no room at a pointer; nothing was stored.
 
     Redis: 1 round trip, FCALL rtmem_v1_checkpoint_put; 2 if what this process remembers of the thread is outdated.
         The first put of a thread or run also adds it to the indexes, in the same round trip.
+        With `offload_bytes_min`, before it, for each oversized value that is new, 1 up to `batch_bytes` (1 MB), for a
+        larger one 1 and 1 per batch, or 2 if an equal value is there; after it, 1 where a shallow saver frees what it
+        replaced.
     Source: BaseCheckpointSaver.put (langgraph-checkpoint 4.3).
     """
     place = place_of(scope, config)
@@ -59,20 +64,35 @@ def put(
     member = place.member(checkpoint["id"])
     parent = place.member(place.checkpoint_id) if place.checkpoint_id else b""
 
-    known = scope.heads.get(place.head_key)
+    known, offloads = scope.heads.get(place.head_key), Offloads(scope, place)
     draft = Draft(scope.serde, scope.settings, checkpoint, new_versions, parent, known)
-    yield Compute(draft.fill())
-    reply = yield from _put(scope, place, member, parent, merged, stored_metadata, draft)
-    if reply[0] == b"stale":
-        # Somebody else wrote meanwhile, or the thread expired: send everything.
-        draft = Draft(scope.serde, scope.settings, checkpoint, new_versions, b"", None)
-        yield Compute(draft.fill())
-        reply = yield from _put(scope, place, member, parent, merged, stored_metadata, draft)
+    try:
+        while True:
+            yield Compute(draft.fill())
+            references = yield from _move_out(draft, offloads)
+            reply = yield from _put(scope, place, member, parent, merged, stored_metadata, draft, references)
+            if reply[0] != b"stale" and offloads.are_kept(reply):
+                break
+            # Somebody else wrote meanwhile, or the thread expired: send everything.
+            draft = Draft(scope.serde, scope.settings, checkpoint, new_versions, b"", None)
+    except RtmemError as exc:
+        yield from offloads.give_up(exc)
+        raise
+    yield from offloads.settle(reply)
     if reply[0] == b"ok":
         scope.heads.remember(place.head_key, draft.head(member, parent, stored_metadata, int(reply[1])))
         if reply[2] == b"shrink":
-            yield from _shrink(place)
+            yield from _shrink(scope, place)
     return config_of(place.thread_id, place.ns, checkpoint["id"])
+
+
+def _move_out(draft: Draft, offloads: Offloads) -> Steps[list[Argument]]:
+    """Store the oversized pieces at pointers; answers their numbers, each with the reference to it."""
+    references: list[Argument] = []
+    offloads.begin_again()
+    for number, stored in draft.fresh.offloaded.items():
+        references += (number, (yield from offloads.store(stored)))
+    return references
 
 
 def _put(
@@ -83,6 +103,7 @@ def _put(
     metadata: dict[str, Any],
     stored_metadata: bytes,
     draft: Draft,
+    references: list[Argument],
 ) -> Steps[list[bytes]]:
     run_id = metadata.get("run_id")
     run_id = run_id if isinstance(run_id, str) else ""
@@ -105,6 +126,8 @@ def _put(
         *draft.entries,
         len(draft.fresh.large),
         *draft.fresh.large,
+        len(references) // 2,
+        *references,
         *draft.fresh.small,
     ]
     beside = [command for command, index in index_commands(scope, place, run_id) if not scope.is_indexed(index, place)]
@@ -150,9 +173,10 @@ def put_writes(
     (expired, replaced by a shallow saver) are dropped: they must not bring a thread back.
 
     Raises:
-        ThreadDeletedError, StaleWriterError, ServerFullError, PersistenceError.
+        ThreadDeletedError, StaleWriterError, ServerFullError, PersistenceError, TooLargeError, QuotaExceededError.
 
-    Redis: 1 round trip, FCALL rtmem_v1_checkpoint_put_writes.
+    Redis: 1 round trip, FCALL rtmem_v1_checkpoint_put_writes. With `offload_bytes_min`, before it what `put` takes for
+        an oversized value, and after it 1 where such a value was not taken or took the place of another.
     Source: BaseCheckpointSaver.put_writes (langgraph-checkpoint 4.3).
     """
     place = place_of(scope, config)
@@ -171,9 +195,25 @@ def put_writes(
         encode_id(check_id(task_id, "task_id")),
         task_path,
     ]
+    oversized: dict[int, bytes] = {}  # by their place in args
     for position, (channel, value) in enumerate(writes):
-        args += (WRITES_IDX_MAP.get(channel, position), channel, scope.serde.dumps(value))
-    yield from call("rtmem_v1_checkpoint_put_writes", place.function_keys, args)
+        stored = scope.serde.dumps(value)
+        args += (WRITES_IDX_MAP.get(channel, position), channel, stored)
+        if 0 < scope.settings.offload_bytes_min <= len(stored):
+            oversized[len(args) - 1] = stored
+    offloads = Offloads(scope, place)
+    try:
+        while True:
+            offloads.begin_again()
+            for at, stored in oversized.items():
+                args[at] = yield from offloads.store(stored)
+            reply = yield from call("rtmem_v1_checkpoint_put_writes", place.function_keys, args)
+            if offloads.are_kept(reply):
+                break
+    except RtmemError as exc:
+        yield from offloads.give_up(exc)
+        raise
+    yield from offloads.settle(reply)
 
 
 # get_tuple -----------------------------------------------------------------------------------------------------------
@@ -196,7 +236,9 @@ def get_tuple(scope: Scope, config: RunnableConfig) -> Steps[CheckpointTuple | N
         NewerLayoutError: stored by a newer rtmem.
 
     Redis: 1 round trip, FCALL rtmem_v1_checkpoint_get (and PEXPIRE in the same one with refresh_on_read); 2 if a
-        large piece has to travel: a value or message of 64 KB or more, or a long list that was put all at once.
+        large piece has to travel: a value or message of 64 KB or more, or a long list that was put all at once. For
+        each value that lies at a pointer 1 up to `batch_bytes` (1 MB) and 1 more per batch, unless it is remembered;
+        1 more where another thread brought an equal one before.
     Source: BaseCheckpointSaver.get_tuple (langgraph-checkpoint 4.3).
     """
     place = place_of(scope, config)
@@ -214,13 +256,17 @@ def get_tuple(scope: Scope, config: RunnableConfig) -> Steps[CheckpointTuple | N
         return None
     if reply[0] == b"same":
         assert known is not None, "the server knows a head that this process did not name"
-        if reply[1] != known.stamp:
-            known = replace(known, stamp=reply[1], writes=reply[2])
-            scope.heads.remember(place.head_key, known)
-        restored = Restored(scope.serde, place.thread_id, known, remembered=True)
-        yield Compute(restored.fill())
-        return restored.tuple
-    head = yield from settled_head(place, member, reply)
+        writes = known.writes if reply[1] == known.stamp else (yield from read_writes(scope, place, reply[2]))
+        if writes is not None:
+            if reply[1] != known.stamp:
+                known = replace(known, stamp=reply[1], writes=writes)
+                scope.heads.remember(place.head_key, known)
+            restored = Restored(scope.serde, place.thread_id, known, remembered=True)
+            yield Compute(restored.fill())
+            return restored.tuple
+        # A write went while its value was read.
+        reply = yield from call("rtmem_v1_checkpoint_get", (place.keys.checkpoints,), (member, place.head_field))
+    head = yield from settled_head(scope, place, member, reply)
     if head is None:
         return None
     restored = Restored(scope.serde, place.thread_id, head, noting=not member)
@@ -240,21 +286,26 @@ def refresh_commands(scope: Scope, place: Place) -> list[Command]:
 # Freeing -------------------------------------------------------------------------------------------------------------
 
 
-def sweep(place: Place) -> Steps[None]:
+def sweep(scope: Scope, place: Place) -> Steps[None]:
     """Free the pieces of a thread that no checkpoint refers to any more, in steps of a few milliseconds at most.
 
-    Redis: 1 round trip per 100 checkpoints that are left and per 2,000 pieces that are freed.
+    Redis: 1 round trip per 100 checkpoints that are left and per 2,000 pieces that are freed, and 1 more per 100
+        pointers that are freed.
     """
-    while (yield from call("rtmem_v1_checkpoint_sweep", place.function_keys, ())):
-        pass
+    more = 1
+    while more:
+        more, unneeded = yield from call("rtmem_v1_checkpoint_sweep", place.function_keys, ())
+        yield from release(scope, place, ids_in(unneeded))
 
 
-def _shrink(place: Place) -> Steps[None]:
+def _shrink(scope: Scope, place: Place) -> Steps[None]:
     """Leave one checkpoint in a namespace in which a full saver wrote before this shallow one.
 
     Redis: 1 round trip per 100 checkpoints of the thread, and what `sweep` takes.
     """
     cursor = b"-"
     while cursor:
-        cursor = yield from call("rtmem_v1_checkpoint_shrink", place.function_keys, (place.head_field, cursor))
-    yield from sweep(place)
+        args = (place.head_field, cursor)
+        cursor, unneeded = yield from call("rtmem_v1_checkpoint_shrink", place.function_keys, args)
+        yield from release(scope, place, ids_in(unneeded))
+    yield from sweep(scope, place)

@@ -10,6 +10,7 @@ from langgraph.checkpoint.base import DeltaChannelHistory
 
 from rtmem.errors import CorruptRecordError
 from rtmem.operations.functions import call
+from rtmem.operations.offloading import fetch, gone, is_reference, references_of_writes, with_values
 from rtmem.operations.places import Place, Scope, place_of
 from rtmem.operations.restore import sorted_writes, value_of
 from rtmem.operations.sharing import numbers_of
@@ -29,7 +30,7 @@ def get_delta_channel_history(
         stored value, unless the walk reached the root without one.
 
     Redis: 1 round trip at any length of the history, FCALL rtmem_v1_checkpoint_delta_history; 1 more for a channel
-        whose seed has values of 64 KB or more.
+        whose seed has values of 64 KB or more; for values at pointers those of `offloading.fetch`.
     Source: BaseCheckpointSaver.get_delta_channel_history (langgraph-checkpoint 4.3).
     """
     if not channels:
@@ -42,6 +43,7 @@ def get_delta_channel_history(
     )
     history: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in wanted}
     yield from fetch_seeds(place, reply[-1])
+    reply = yield from _with_values(scope, place, reply)
     yield Compute(_fill(scope, reply, history))
     return history
 
@@ -61,6 +63,22 @@ def fetch_seeds(place: Place, seeds: list[Any]) -> Steps[None]:
                 )
             large = iter(found)
             pieces[:] = [next(large) if piece is None else piece for piece in pieces]
+
+
+def _with_values(scope: Scope, place: Place, reply: list[Any]) -> Steps[list[Any]]:
+    """The reply with what lies at pointers. Raises CorruptRecordError where that is gone."""
+    *ancestors, seeds = reply
+    wanted = {reference: what for flat in ancestors for reference, what in references_of_writes(flat).items()}
+    for at in range(0, len(seeds), 4):
+        what = f"what delta channel {seeds[at].decode()!r} starts from"
+        wanted.update({piece: what for piece in seeds[at + 3] if is_reference(piece)})
+    found = yield from fetch(scope, place, wanted)
+    for reference, what in wanted.items():
+        if reference not in found:
+            raise gone(place, what, reference)
+    for at in range(0, len(seeds), 4):
+        seeds[at + 3][:] = [found.get(piece, piece) for piece in seeds[at + 3]]
+    return [*(with_values(flat, found) for flat in ancestors), seeds]
 
 
 def _fill(scope: Scope, reply: list[Any], history: dict[str, DeltaChannelHistory]) -> Iterator[None]:

@@ -33,7 +33,7 @@ class Draft:
         self.base = known.member if known else parent
         self.base_nonce = known.nonce if known else b""
         self.entries: list[Argument] = []
-        self.fresh = Fresh()
+        self.fresh = Fresh(settings.offload_bytes_min)
         self.body = b""
         self._serde = serde
         self._settings = settings
@@ -112,7 +112,7 @@ class Draft:
 
     def _add_whole(self, name: str, version: bytes, value: Any) -> None:
         stored = self._serde.dumps(value)
-        if len(stored) <= self._settings.inline_bytes_max:
+        if len(stored) <= self._settings.inline_bytes_max and not self.fresh.is_oversized(stored):
             self._add(name, "i", stored, Channel(version, b"i", stored))
             return
         old = self._known.channels.get(name) if self._known else None

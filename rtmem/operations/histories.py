@@ -17,6 +17,7 @@ from langgraph.checkpoint.base.id import uuid6
 from rtmem.errors import InvalidRequestError
 from rtmem.operations.checkpoints import index_commands, sweep
 from rtmem.operations.functions import call, call_with
+from rtmem.operations.offloading import ids_in, release
 from rtmem.operations.places import Place, Scope, decode_id, encode_id, split_member, thread_place
 from rtmem.operations.pointer_lifetimes import pins_command, release_thread, scope_of
 from rtmem.operations.restore import Restored, settled_head
@@ -71,7 +72,8 @@ def list_page(scope: Scope, thread_id: str, query: Query, cursor: bytes, limit: 
     is compared again here. A page ends after `limit` checkpoints, 1 MB, or 2,000 entries looked at; it may be empty
     and still have a cursor.
 
-    Redis: 1 round trip, FCALL rtmem_v1_checkpoint_list_page, and 1 for each checkpoint with values of 64 KB or more.
+    Redis: 1 round trip, FCALL rtmem_v1_checkpoint_list_page, and 1 for each checkpoint with values of 64 KB or more;
+        for values at pointers those of `offloading.fetch`.
     Source: BaseCheckpointSaver.list (langgraph-checkpoint 4.3).
     """
     place = thread_place(scope, thread_id)
@@ -96,7 +98,7 @@ def list_page(scope: Scope, thread_id: str, query: Query, cursor: bytes, limit: 
             continue
         if not query.matches(scope.serde.loads(found[4])):
             continue
-        head = yield from settled_head(place, found[0], found)
+        head = yield from settled_head(scope, place, found[0], found)
         if head is None:
             continue  # deleted while the page travelled
         restored = Restored(scope.serde, thread_id, head)
@@ -163,7 +165,7 @@ def delete_thread(scope: Scope, thread_id: str) -> Steps[None]:
 
     Pointers that only this thread pins end with it.
 
-    Redis: 1 round trip, and 1 more per 100 pointers that it pins; the memory is freed in the background.
+    Redis: 1 round trip, and 1 more per 100 pointers that the thread pins; the memory is freed in the background.
     Source: BaseCheckpointSaver.delete_thread (langgraph-checkpoint 4.3).
     """
     place = thread_place(scope, thread_id)
@@ -172,15 +174,15 @@ def delete_thread(scope: Scope, thread_id: str) -> Steps[None]:
     index = scope.keys.threads(scope.principal)
     unlist = ("ZREM", index, encode_id(place.thread_id))
     pointers = scope_of(scope)
-    *_, pins = yield from call_with(
+    deleted_ms, _, pins = yield from call_with(
         "rtmem_v1_checkpoint_delete_thread",
         place.function_keys,
         (grave, scope.settings.tombstone_ttl_ms),
         beside=(unlist, pins_command(pointers, place.thread_id)),
     )
     if pins:
-        # After the thread, never before it: broken off in between, the next sweep sees that the thread is gone.
-        yield from release_thread(pointers, place.thread_id)
+        # Afterwards, so that no checkpoint is there without its values; a sweep does it if this process cannot.
+        yield from release_thread(pointers, place.thread_id, int(deleted_ms))
     scope.indexed.pop((index, place.thread_id), None)
     scope.heads.forget_thread(place.keys.checkpoints)
 
@@ -228,7 +230,9 @@ def prune(scope: Scope, thread_id: str, strategy: str) -> Steps[None]:
     keep = _to_keep(nodes)
     yield from _forget(scope, place, [node.member for node in nodes if node.member not in keep])
     if nodes:
-        yield from call("rtmem_v1_checkpoint_forget_early", place.function_keys, (nodes[-1].member,))
+        args = (nodes[-1].member,)
+        _, unneeded = yield from call("rtmem_v1_checkpoint_forget_early", place.function_keys, args)
+        yield from release(scope, place, ids_in(unneeded))
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +280,12 @@ def _raw_name(channel: bytes) -> bytes:
 
 def _forget(scope: Scope, place: Place, members: list[bytes]) -> Steps[None]:
     for at in range(0, len(members), _FORGET_SIZE):
-        yield from call("rtmem_v1_checkpoint_forget", place.function_keys, members[at : at + _FORGET_SIZE])
+        some = members[at : at + _FORGET_SIZE]
+        _, unneeded = yield from call("rtmem_v1_checkpoint_forget", place.function_keys, some)
+        yield from release(scope, place, ids_in(unneeded))
     scope.heads.forget_thread(place.keys.checkpoints)
     # Also with nothing to forget: an earlier job may have been broken off before its sweep.
-    yield from sweep(place)
+    yield from sweep(scope, place)
 
 
 def several(thread_ids: Sequence[str]) -> Sequence[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rtmem.keys import LAYOUT_VERSION
 from rtmem.operations.functions import call
+from rtmem.operations.offloading import id_in, is_reference, missing_of, pinned
 from rtmem.operations.places import Place, Scope, decode_id, split_member, thread_place
 from rtmem.operations.sharing import numbers_of
 from rtmem.steps import Batch, Steps
@@ -34,6 +35,8 @@ class ThreadReport:
     writes_bytes: int = 0
     early: int = 0  # checkpoints that have writes and are not there yet
     garbage: int = 0  # pieces that wait for a sweep
+    offloaded: int = 0  # values that lie at pointers
+    unneeded: int = 0  # pointers that are pinned for values of this thread and wait for `rtmem pointers sweep`
     sweep: str = ""  # phase of a sweep that is under way
     ttl_ms: int = -1  # -1: stays
     problems: list[str] = field(default_factory=list)
@@ -55,13 +58,14 @@ def inspect_thread(scope: Scope, thread_id: str) -> Steps[ThreadReport]:
     A thread that is written meanwhile may look wrong in passing; what looks wrong is looked at a second time, and
     only what is still so is a problem.
 
-    Redis: 1 round trip per 200 fields of the thread's hash and per 1,000 checkpoints; twice if something is wrong.
+    Redis: 1 round trip per 200 fields of the thread's hash, per 1,000 checkpoints and per 100 pins, 2 per 100 values
+        that lie at pointers; twice if something is wrong.
     """
     place = thread_place(scope, thread_id)
-    report = yield from _inspect(place)
+    report = yield from _inspect(scope, place)
     if report.problems:
         seen = set(report.problems)
-        report = yield from _inspect(place)
+        report = yield from _inspect(scope, place)
         report.problems = [problem for problem in report.problems if problem in seen]
     return report
 
@@ -70,16 +74,18 @@ def inspect_thread(scope: Scope, thread_id: str) -> Steps[ThreadReport]:
 class _Fields:
     """The hash of a thread, sorted by what its fields are."""
 
-    single: dict[bytes, Any] = field(default_factory=dict)  # v n e f g s x m
+    single: dict[bytes, Any] = field(default_factory=dict)  # v n e f g s x m y
     heads: dict[bytes, bytes] = field(default_factory=dict)  # namespace -> member
     records: dict[bytes, list[bytes] | None] = field(default_factory=dict)  # member -> parent, ranges, run_id
     tasks: dict[bytes, list[bytes] | None] = field(default_factory=dict)  # member -> stamp, task ids
     writes: set[bytes] = field(default_factory=set)  # member NUL task id
     pieces: dict[int, int] = field(default_factory=dict)  # number -> bytes
+    references: dict[str, bytes] = field(default_factory=dict)  # pointer -> the piece, or w, that refers to it
+    holders: dict[str, bytes] = field(default_factory=dict)  # the same, as it is stored in the fields o
     strange: list[bytes] = field(default_factory=list)
 
 
-def _inspect(place: Place) -> Steps[ThreadReport]:
+def _inspect(scope: Scope, place: Place) -> Steps[ThreadReport]:
     report, fields = ThreadReport(place.thread_id), _Fields()
     cursor = b"0"
     while True:
@@ -97,7 +103,24 @@ def _inspect(place: Place) -> Steps[ThreadReport]:
         report.problems.append(f"only one of its two keys expires: the {'hash' if index_ttl_ms < 0 else 'index'}")
     report.ttl_ms = max(-1, hash_ttl_ms)
     _judge(fields, index, report)
+    yield from _judge_pointers(scope, place, fields, report)
     return report
+
+
+def _judge_pointers(scope: Scope, place: Place, fields: _Fields, report: ThreadReport) -> Steps[None]:
+    """What lies at pointers: is it there, whole and pinned; and what is pinned without need."""
+    report.offloaded = len(fields.references)
+    for pointer in sorted(fields.references.keys() | fields.holders.keys()):
+        found, noted = fields.references.get(pointer), fields.holders.get(pointer)
+        if found != noted:
+            report.problems.append(f"pointer {pointer} is referred to by {found!r}, and {noted!r} is noted for it")
+    pins = yield from pinned(scope, place)
+    report.unneeded = len(pins - fields.references.keys())
+    live = {number for record in fields.records.values() if record for number in numbers_of(record[1])}
+    # What waits for a sweep may lead to nothing: the thread was deleted in the middle of a put, and begun anew by it.
+    needed = sorted(pointer for pointer, by in fields.references.items() if by == b"w" or int(by) in live)
+    report.problems += [f"pointer {pointer} is not pinned" for pointer in needed if pointer not in pins]
+    report.problems += yield from missing_of(scope, needed)
 
 
 def _read_index(place: Place) -> Steps[list[bytes]]:
@@ -115,6 +138,8 @@ def _sort(fields: _Fields, report: ThreadReport, name: bytes, size_bytes: int, d
     kind, rest = name[:1], name[1:]
     if name.isdigit():
         fields.pieces[int(name)] = size_bytes
+        if is_reference(detail):
+            fields.references[id_in(detail)] = name
     elif kind == b"c":
         fields.records[rest] = detail
         report.record_bytes += size_bytes
@@ -123,10 +148,13 @@ def _sort(fields: _Fields, report: ThreadReport, name: bytes, size_bytes: int, d
         report.writes_bytes += size_bytes
     elif kind == b"w":
         fields.writes.add(rest)
+        fields.references.update((id_in(reference), b"w") for reference in detail)
         report.writes_bytes += size_bytes
     elif kind == b"h":
         fields.heads[rest] = detail
-    elif name in (b"v", b"n", b"e", b"f", b"g", b"s", b"x", b"m"):
+    elif kind == b"o":
+        fields.holders[rest.decode()] = detail
+    elif name in (b"v", b"n", b"e", b"f", b"g", b"s", b"x", b"m", b"y"):
         fields.single[name] = detail
     else:
         fields.strange.append(name)

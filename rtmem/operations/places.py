@@ -32,6 +32,7 @@ class Scope:
     heads: Heads = field(default_factory=lambda: Heads(all_settings.Checkpoint().cache_bytes_max))
     shallow: bool = False
     fence: str = ""  # fencing token of the runner, or empty
+    pointers: all_settings.Pointers = field(default_factory=all_settings.Pointers)  # where oversized values lie
     indexed: OrderedDict[tuple[str, str], float] = field(default_factory=OrderedDict)
 
     @property

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from rtmem.keys import unescape
+from rtmem.keys import ThreadKeys, unescape
 from rtmem.operations.functions import call
 from rtmem.operations.places import Scope
 from rtmem.operations.pointers import PointerScope, expired, holder_of, id_of, not_found
 from rtmem.records import Pointer, SweepReport
-from rtmem.settings import Pointers
 from rtmem.steps import Batch, Command, Steps
 
 _STEP: Final = 100  # things that are due, or pins, that one function call works off: a millisecond or two
@@ -57,22 +56,27 @@ def delete(scope: PointerScope, pointer: str | Pointer) -> Steps[bool]:
 
 def scope_of(saver: Scope) -> PointerScope:
     """The pointers of the principal that a saver is bound to."""
-    return PointerScope(saver.principal, Pointers(prefix=saver.keys.prefix), saver.keys)
+    return PointerScope(saver.principal, saver.pointers, saver.keys)
 
 
 # Threads -------------------------------------------------------------------------------------------------------------
 
 
-def release_thread(scope: PointerScope, thread_id: str, due: bytes = b"") -> Steps[None]:
+def release_thread(scope: PointerScope, thread_id: str, gone_ms: int = 2**53, due: bytes = b"") -> Steps[None]:
     """A thread is gone: end its pins, and what nothing else keeps.
 
     Args:
+        gone_ms: when it was; younger pointers belong to one of the same name that has begun since.
         due: only if nothing was pinned since the thread was due to be looked at, at this time.
 
     Redis: 1 round trip per 100 pins.
     """
-    args = (holder_of(thread_id)[1:], _STEP, scope.settings.tombstone_ttl_ms)
-    while (yield from call("rtmem_v1_pointers_release", scope.keys.all, (*args, due))):
+    name, cursor = holder_of(thread_id)[1:], b""
+    while True:
+        args = (name, _STEP, scope.settings.tombstone_ttl_ms, due, gone_ms, cursor)
+        cursor = yield from call("rtmem_v1_pointers_release", scope.keys.all, args)
+        if not cursor:
+            return
         due = b""
 
 
@@ -97,20 +101,21 @@ def copy_pins(scope: PointerScope, source_thread_id: str, target_thread_id: str)
 
 
 def sweep(scope: PointerScope, *, steps_max: int = 1_000) -> Steps[SweepReport]:
-    """Free what is over: pointers, tombstones, uploads that stopped half-way, pins of threads that are gone.
+    """Free what is over: pointers, tombstones, uploads that stopped half-way, pins of threads that are gone, and what a
+    saver has moved out of a thread and does not refer to any more, because a program stopped in between.
 
     A thread is gone when it has no checkpoint, `grace_ms` after it pinned something. It can be broken off at any point
     and asked for again; several at once do no harm.
 
-    Redis: 1 round trip per 100 things that are due; where threads are among them, 1 more for all of them, and 1 for
-        each.
+    Redis: 1 round trip per 100 things that are due; where threads are among them, 1 more for all of them, 1 for each,
+        and 1 more per 100 values that a saver has moved out of it.
     """
     pointers = threads = uploads = 0
     for _ in range(steps_max):
         args = (_STEP, scope.settings.tombstone_ttl_ms)
         reply = yield from call("rtmem_v1_pointers_sweep", scope.keys.all, args)
-        due = [(unescape(name.decode()), at) for name, at in zip(reply[3::2], reply[4::2], strict=True)]
-        threads += yield from _look_at(scope, due)
+        due = [(unescape(name.decode()), at) for name, at in zip(reply[4::2], reply[5::2], strict=True)]
+        threads += yield from _look_at(scope, due, int(reply[3]))
         pointers += reply[0]
         uploads += reply[1]
         if not reply[2]:
@@ -118,18 +123,44 @@ def sweep(scope: PointerScope, *, steps_max: int = 1_000) -> Steps[SweepReport]:
     return SweepReport(expired=pointers, threads=threads, uploads=uploads, more=True)
 
 
-def _look_at(scope: PointerScope, due: list[tuple[str, bytes]]) -> Steps[int]:
+def _look_at(scope: PointerScope, due: list[tuple[str, bytes]], now_ms: int) -> Steps[int]:
     """Let the threads that live keep their pins, and end those of the others; answers how many those were."""
     if not due:
         return 0
     keys = [scope.all_keys.thread(scope.principal, thread_id) for thread_id, _ in due]
-    # The index, because a copy that was broken off leaves a thread without any checkpoint.
-    living: list[Any] = yield Batch(tuple(("EXISTS", key.index) for key in keys))
-    for (thread_id, at), lives in zip(due, living, strict=True):
+    # The index, because a copy that was broken off leaves a thread without any checkpoint; and writes that have come
+    # before their checkpoint.
+    looks = [look for key in keys for look in (("EXISTS", key.index), ("HEXISTS", key.checkpoints, "e"))]
+    found: list[Any] = yield Batch(tuple(looks))
+    living = [there or early for there, early in zip(found[::2], found[1::2], strict=True)]
+    for (thread_id, at), key, lives in zip(due, keys, living, strict=True):
         if lives:
+            yield from _drop_unreferred(scope, thread_id, key, at)
             args = (holder_of(thread_id)[1:], at, scope.settings.grace_ms)
             yield from call("rtmem_v1_pointers_keep", scope.keys.all, args)
         else:
             # Unless something was pinned meanwhile: then the thread has begun anew.
-            yield from release_thread(scope, thread_id, at)
+            yield from release_thread(scope, thread_id, now_ms, at)
     return len(due) - sum(map(bool, living))
+
+
+def _drop_unreferred(scope: PointerScope, thread_id: str, keys: ThreadKeys, at: bytes) -> Steps[None]:
+    """End the pins of what a saver has moved out of a living thread, and the thread does not refer to.
+
+    None of these pins is younger than `grace_ms`, or the thread would not be due: no put is about to refer to them.
+    """
+    first, cursor = holder_of(thread_id) + "\0", "mc_"
+    while True:
+        (pins,) = yield Batch(
+            (("ZRANGEBYLEX", scope.keys.pins, f"[{first}{cursor}", f"({first}mc`", "LIMIT", 0, _STEP),)
+        )
+        ids = [pin[len(first.encode()) :].decode() for pin in pins]
+        if not ids:
+            return
+        (held,) = yield Batch((("HMGET", keys.checkpoints, *("o" + pointer_id for pointer_id in ids)),))
+        unreferred = [pointer_id for pointer_id, where in zip(ids, held, strict=True) if where is None]
+        if unreferred:
+            yield from call("rtmem_v1_pointers_drop", scope.keys.all, (holder_of(thread_id)[1:], at, *unreferred))
+        if len(ids) < _STEP:
+            return
+        cursor = ids[-1] + "\0"

@@ -154,7 +154,7 @@ def _pieces(value: Any, chunk_bytes: int) -> Generator[None, None, tuple[Pointer
     kind = type(value)
     if kind is str:
         return "text", _cut_text(value, chunk_bytes)
-    if kind is bytes:
+    if kind in (bytes, memoryview):  # a view is resolved as bytes
         return "bytes", _cut_bytes(value, chunk_bytes)
     if kind in _JSON_TYPES:
         items = yield from _json_items(value)
@@ -182,7 +182,8 @@ def _media_type(kind: PointerKind, value: Any) -> str:
     if kind == "json" and is_blocks(value):
         return BLOCKS
     if kind == "bytes":
-        return next((media for magic, media in _MAGIC.items() if value.startswith(magic)), _MEDIA_TYPES[kind])
+        start = bytes(value[:16])
+        return next((media for magic, media in _MAGIC.items() if start.startswith(magic)), _MEDIA_TYPES[kind])
     return _MEDIA_TYPES[kind]
 
 

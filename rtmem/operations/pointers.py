@@ -58,9 +58,9 @@ class PointerScope:
         object.__setattr__(self, "keys", self.all_keys.pointers(self.principal))
 
 
-def new_id() -> str:
+def new_id(prefix: str = "mp_") -> str:
     """An id that nobody can guess and nobody had before: 130 random bits."""
-    return "mp_" + os.urandom(26).translate(_BASE32).decode()
+    return prefix + os.urandom(26).translate(_BASE32).decode()
 
 
 def id_of(pointer: str | Pointer) -> str:
@@ -136,8 +136,16 @@ def offload(
     )
     yield Compute(encoded.fill())
     told = _describe(encoded, printable(cut(name or "", _NAME_CHARACTERS_MAX)), settings.preview_characters_max)
+    return (yield from store(scope, told, encoded, lifetime_ms=lifetime_ms, holder=holder))
+
+
+def store(
+    scope: PointerScope, told: Pointer, encoded: Encoded, *, lifetime_ms: int, holder: str, prefix: str = "mp_"
+) -> Steps[Pointer]:
+    """Store an encoded value under a new id that begins with `prefix`. Raises and takes what `offload` does."""
+    settings = scope.settings
     for _ in range(_ATTEMPTS_MAX):
-        pointer = msgspec.structs.replace(told, id=new_id())
+        pointer = msgspec.structs.replace(told, id=new_id(prefix))
         upload = _Upload(scope, pointer, encoded, lifetime_ms, holder)
         reply = yield from (upload.small() if encoded.stored_bytes <= settings.batch_bytes else upload.large())
         if reply[0] == b"ok":
@@ -275,7 +283,7 @@ class Opened:
             stored.update(zip(missing, found, strict=True))
         if None in stored.values():
             # Deleted a moment ago, or lost: who asks again is told which.
-            yield from open_pointer(self.scope, self.pointer.id)
+            yield from open_id(self.scope, self.pointer.id)
         return [self.manifest.open(at, stored[at], self.pointer.id) for at in numbers]
 
     def all_chunks(self) -> Steps[list[bytes]]:
@@ -308,7 +316,11 @@ def open_pointer(scope: PointerScope, pointer: str | Pointer, *, prefetch: bool 
 
     Redis: 1 round trip, of plain commands.
     """
-    pointer_id = id_of(pointer)
+    return (yield from open_id(scope, id_of(pointer), prefetch=prefetch))
+
+
+def open_id(scope: PointerScope, pointer_id: str, *, prefetch: bool = False) -> Steps[Opened]:
+    """As `open_pointer`, also for the ids that a saver gives to what it moves out of threads."""
     ahead = range(max(1, scope.settings.batch_bytes // scope.settings.chunk_bytes)) if prefetch else range(0)
     beside = [("MGET", *(scope.keys.chunk(pointer_id, at) for at in ahead))] if prefetch else []
     opened, replies = yield from look_up(scope, pointer_id, beside)
@@ -383,7 +395,7 @@ def list_page(
     if type(limit) is not int or not 1 <= limit <= _PAGE_MAX:
         raise InvalidRequestError(f"limit is {limit!r}: from 1 to {_PAGE_MAX} pointers a page")
     thread = "" if thread_id is None else holder_of(thread_id)[1:]
-    if continuation and not re.fullmatch(r"(\d{13})?mp_[a-z2-7]{26}", continuation):
+    if continuation and not re.fullmatch(r"(\d{13})?m[cp]_[a-z2-7]{26}", continuation):
         raise QueryError("this continuation is none of `list`: leave it out to begin anew")
     reply = yield from call(
         "rtmem_v1_pointers_list",

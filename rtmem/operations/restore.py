@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from langgraph.checkpoint.base import Checkpoint, CheckpointTuple, writes_sort_key
@@ -13,7 +14,8 @@ from rtmem.operations.drafts import decode_version
 from rtmem.operations.fingerprints import prints_of
 from rtmem.operations.functions import call
 from rtmem.operations.heads import Channel, Head
-from rtmem.operations.places import Place, config_of, decode_id, split_member
+from rtmem.operations.offloading import fetch, gone, is_reference, references_of_writes, with_values
+from rtmem.operations.places import Place, Scope, config_of, decode_id, split_member
 from rtmem.operations.serde import Serde
 from rtmem.operations.sharing import ListImage, numbers_of
 from rtmem.steps import Batch, Steps
@@ -21,26 +23,53 @@ from rtmem.steps import Batch, Steps
 _DECODE_PER_SLICE_BYTES = 16 * 1024  # about half a millisecond of messages
 
 
-def read_head(place: Place, reply: list[Any]) -> Steps[Head | None]:
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Something that a record refers to and that is not there."""
+
+    what: str
+    reference: bytes = b""  # to the pointer where it should lie
+
+
+def read_head(scope: Scope, place: Place, reply: list[Any]) -> Steps[Head | Lost]:
     """The head that a reply of rtmem_v1_checkpoint_get or list_page describes; nothing is decoded yet.
 
-    Redis: no round trip, or 1 for its large pieces. None if one of those is gone meanwhile.
+    Redis: no round trip, or 1 for its large pieces, and for what lies at pointers those of `offloading.fetch`.
     """
-    *_, entries, pieces, _ = reply
+    *_, entries, pieces, writes = reply
     missing = [at for at, piece in enumerate(pieces) if piece is None]
+    offloaded = [at for at, piece in enumerate(pieces) if is_reference(piece)]
+    places = _places(entries) if missing or offloaded else []
     if missing:
-        numbers = [number for at in range(0, len(entries), 4) for number in _numbers(*entries[at + 2 : at + 4])]
-        fields = [numbers[at] for at in missing]
+        fields = [places[at][0] for at in missing]
         (found,) = yield Batch((("HMGET", place.keys.checkpoints, *fields),), lane="large")
-        if None in found:
-            return None
         for at, piece in zip(missing, found, strict=True):
+            if piece is None:
+                return Lost(places[at][1])
             pieces[at] = piece
+    wanted = {pieces[at]: places[at][1] for at in offloaded} | references_of_writes(writes)
+    if wanted:
+        values = yield from fetch(scope, place, wanted)
+        for reference, what in wanted.items():
+            if reference not in values:
+                return Lost(what, reference)
+        for at in offloaded:
+            pieces[at] = values[pieces[at]]
+        reply = [*reply[:-1], with_values(writes, values)]
     return head_of(reply)
 
 
-def settled_head(place: Place, member: bytes, reply: list[Any] | None) -> Steps[Head | None]:
-    """The head of a reply, or what has replaced it where a large piece went away before it could be read.
+def _places(entries: list[Any]) -> list[tuple[int, str]]:
+    """For each piece its number, and what it belongs to."""
+    return [
+        (number, f"channel {entries[at].decode('utf-8', 'surrogatepass')!r}")
+        for at in range(0, len(entries), 4)
+        for number in _numbers(*entries[at + 2 : at + 4])
+    ]
+
+
+def settled_head(scope: Scope, place: Place, member: bytes, reply: list[Any] | None) -> Steps[Head | None]:
+    """The head of a reply, or what has replaced it where a large or oversized piece went before it could be read.
 
     Args:
         member: which checkpoint was asked for; empty for the latest.
@@ -49,22 +78,24 @@ def settled_head(place: Place, member: bytes, reply: list[Any] | None) -> Steps[
         None if there is no such checkpoint any more.
 
     Raises:
-        CorruptRecordError: the record is still the same, so the piece is missing.
+        CorruptRecordError: the record is still the same, so the piece is missing. Or its bytes are damaged.
 
     Redis: as `read_head`; 2 more each time the checkpoint was replaced in between.
     """
-    gone = b""
+    seen: tuple[bytes, bytes] | None = None
     while reply is not None:
-        head = yield from read_head(place, reply)
-        if head is not None:
+        head = yield from read_head(scope, place, reply)
+        if isinstance(head, Head):
             return head
-        if reply[1] == gone:
+        if (reply[1], reply[5]) == seen:  # nonce of the record, stamp of its writes
+            if head.reference:
+                raise gone(place, head.what, head.reference)
             raise CorruptRecordError(
                 f"thread {place.thread_id!r}: checkpoint {split_member(reply[0])[0]!r} refers to a large value that is "
-                f"gone; run `rtmem doctor threads`",
+                f"gone, in {head.what}; run `rtmem doctor threads`",
                 thread_id=place.thread_id,
             )
-        gone = reply[1]
+        seen = (reply[1], reply[5])
         reply = yield from call("rtmem_v1_checkpoint_get", (place.keys.checkpoints,), (member, place.head_field))
     return None
 

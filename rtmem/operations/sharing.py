@@ -21,6 +21,7 @@ from rtmem.operations.serde import Serde
 
 LARGE_PIECE_BYTES_MIN = 64 * 1024
 LARGE_FIRST = 2**51  # numbers from here on are random; all fit the doubles that Lua counts with
+OFFLOADED_FIRST = 2**52 + 2**51  # these too; the bytes of such a piece lie at a pointer
 
 _BULK_BYTES_MIN = 256 * 1024
 _BULK_PIECE_BYTES = 32 * 1024
@@ -55,18 +56,31 @@ class Fresh:
 
     A small piece is passed to the Redis Function, which numbers it; until then it is known by its place, from 0. A
     large one must not go through Lua (2 ms per MB, during which the server does nothing else): it is written by a
-    plain HSET in the same transaction, under a random number that no counter will reach.
+    plain HSET in the same transaction, under a random number that no counter will reach. An oversized one is moved out
+    of the thread, see offloading.py; from then on it is a piece like others.
     """
 
-    __slots__ = ("_next_large", "large", "small")
+    __slots__ = ("_next_large", "_next_offloaded", "_offload_bytes_min", "large", "offloaded", "small")
 
-    def __init__(self) -> None:
+    def __init__(self, offload_bytes_min: int = 0) -> None:
         self._next_large = LARGE_FIRST + random.getrandbits(51)
+        self._next_offloaded = OFFLOADED_FIRST + random.getrandbits(50)
+        self._offload_bytes_min = offload_bytes_min
         self.small: list[bytes] = []
         self.large: dict[int, bytes] = {}
+        self.offloaded: dict[int, bytes] = {}
+
+    def is_oversized(self, stored: bytes) -> bool:
+        """Whether a value of these bytes is to be moved out of the thread."""
+        return 0 < self._offload_bytes_min <= len(stored)
 
     def add(self, stored: bytes, in_bulk: bool = False) -> int:
-        """Take a piece; answers its place if it is small, its number if it is large or one of many."""
+        """Take a piece; answers its place if it is small, its number if it is large, oversized or one of many."""
+        if self.is_oversized(stored):
+            number = self._next_offloaded
+            self._next_offloaded += 1
+            self.offloaded[number] = stored
+            return number
         if len(stored) < LARGE_PIECE_BYTES_MIN and not in_bulk:
             self.small.append(stored)
             return len(self.small) - 1
@@ -77,6 +91,8 @@ class Fresh:
 
     def stored(self, ref: int) -> bytes:
         """The bytes of a piece."""
+        if ref >= OFFLOADED_FIRST:
+            return self.offloaded[ref]
         return self.large[ref] if ref >= LARGE_FIRST else self.small[ref]
 
 

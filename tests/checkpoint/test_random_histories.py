@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from copy import deepcopy
@@ -17,7 +18,10 @@ from langgraph.checkpoint.base.id import uuid6
 
 from rtmem import settings as all_settings
 from rtmem.errors import ServerUnavailableError
-from tests.checkpoint.colours import AnySaver, Fuse, Savers, inspect
+from rtmem.operations import pointer_inspection, pointer_lifetimes
+from rtmem.operations.pointer_lifetimes import scope_of
+from rtmem.operations.pointers import usage
+from tests.checkpoint.colours import AnySaver, Fuse, Savers, inspect, run
 from tests.checkpoint.talks import at, checkpoint_of, message, same
 from tests.reference import Reference
 
@@ -33,7 +37,7 @@ ACTIONS = (
     ["put"] * 8
     + ["writes"] * 4
     + ["fork", "again", "late", "early", "read", "list", "shallow"] * 2
-    + ["prune", "delete", "copy", "run", "expire", "delta", "delta"]
+    + ["prune", "delete", "copy", "run", "expire", "delta", "delta", "sweep"]
 )
 BREAKABLE = ("put", "writes", "prune", "copy", "run", "delete", "shallow", "again")
 # An action of this name breaks at the n-th round trip, before the server has done it or after, and is asked for again.
@@ -162,6 +166,8 @@ class World:
         elif action == "run":
             self.do(saver, lambda: saver.delete_for_runs([f"{self.tag}-run-{b % 3}"]))
             self.reference.delete_run(f"{self.tag}-run-{b % 3}")
+        elif action == "sweep":
+            run(saver, pointer_lifetimes.sweep(scope_of(saver.scope)))
         elif action == "expire":
             keys_of = saver.scope.keys.thread("", name)
             self.client.unlink(keys_of.checkpoints, keys_of.index)
@@ -197,6 +203,28 @@ class World:
         listed = {found.config["configurable"]["thread_id"] for found in self.full[0].list(None)}
         alive = {name for name, thread in self.reference.threads.items() if thread}
         assert {name for name in listed if name.startswith(self.tag)} == alive
+
+    def check_pointers(self) -> None:
+        """What lies at pointers fits together, nothing is left over after a sweep, and nothing after the threads."""
+        saver, names = self.full[0], [self.name(thread) for thread in (*FULL_THREADS, *SHALLOW_THREADS)]
+        pointers = scope_of(saver.scope)
+        until(lambda: [inspect(saver, name).unneeded for name in names], [0, 0, 0], sweeping=(saver, pointers))
+        assert run(saver, pointer_inspection.inspect(pointers)).sound
+        assert all(inspect(saver, name).problems == [] for name in names)
+        for name in names:
+            saver.delete_thread(name)
+        until(lambda: run(saver, usage(pointers)).pointers, 0, sweeping=(saver, pointers))
+        assert run(saver, pointer_inspection.inspect(pointers)).sound
+
+
+def until(look: Callable[[], Any], wanted: Any, sweeping: tuple[AnySaver, Any]) -> None:
+    """Sweep until `look` finds what is wanted: what was pinned within the last millisecond is not looked at yet."""
+    deadline = time.monotonic() + 60
+    while True:
+        run(sweeping[0], pointer_lifetimes.sweep(sweeping[1]))
+        if (found := look()) == wanted:
+            return
+        assert time.monotonic() < deadline, found
 
 
 def change(values: dict[str, Any], edit: int) -> set[str]:
@@ -235,28 +263,36 @@ def assert_same_list(saver: AnySaver, reference: Reference, name: str) -> None:
     assert list(saver.list({"configurable": {"thread_id": name}})) == reference.list(name)
 
 
-@pytest.fixture
-def worlds(savers: Savers) -> Iterator[tuple[list[AnySaver], list[AnySaver], Savers]]:
+@pytest.fixture(params=["in threads", "at pointers"])
+def worlds(
+    savers: Savers, request: pytest.FixtureRequest
+) -> Iterator[tuple[list[AnySaver], list[AnySaver], Savers, bool]]:
     cold = all_settings.Checkpoint(cache_bytes_max=0, page_size=3, piece_bytes_min=200)
+    # Everything, large values, or nothing is moved out, by savers that work on the same threads.
+    at_pointers = request.param == "at pointers"
+    everything, large = (1, 1_000) if at_pointers else (0, 0)
+    brief = all_settings.Pointers(grace_ms=1, chunk_bytes=16_384, batch_bytes=32_768)
     with ExitStack() as stack:
 
-        def opened(**options: Any) -> AnySaver:
-            return stack.enter_context(savers.open(**options))
+        def opened(offload_bytes_min: int = 0, **options: Any) -> AnySaver:
+            return stack.enter_context(savers.open(offload_bytes_min=offload_bytes_min, pointers=brief, **options))
 
-        full = [opened(), opened(awaiting=not savers.awaiting), opened(settings=cold)]
-        shallow = [opened(shallow=True), opened(shallow=True, settings=cold)]
+        full = [opened(everything), opened(awaiting=not savers.awaiting), opened(large, settings=cold)]
+        shallow = [opened(large, shallow=True), opened(everything, shallow=True, settings=cold)]
         FUSES.clear()
         FUSES.update({id(saver): Fuse(saver) for saver in (*full, *shallow)})
-        yield full, shallow, savers
+        yield full, shallow, savers, at_pointers
 
 
 @settings(max_examples=50, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
 def test_any_history_reads_as_on_plain_dicts_and_leaves_no_damage(
-    worlds: tuple[list[AnySaver], list[AnySaver], Savers], steps: list[Step]
+    worlds: tuple[list[AnySaver], list[AnySaver], Savers, bool], steps: list[Step]
 ) -> None:
-    full, shallow, savers = worlds
+    full, shallow, savers, at_pointers = worlds
     world = World(full, shallow, savers.client, f"history-{next(_examples)}", fuses=FUSES)
     for step in steps:
         world.apply(step)
     world.check_everything()
+    if at_pointers:
+        world.check_pointers()

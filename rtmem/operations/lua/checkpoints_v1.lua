@@ -4,7 +4,8 @@
 
 KEYS  1  c  hash    everything that is stored of the thread, see below
       2  i  zset    one member per checkpoint, score 0, so that Redis keeps them in the order of their bytes
-      3  d  string  tombstone: no member up to this one may be written any more
+      3  d  string  tombstone: no member up to this one may be written any more; behind its last byte, which is 255, the
+                    time of the deletion, Unix time in ms
 
 A *member* is checkpoint_id NUL checkpoint_ns, both escaped so that NUL occurs only there and the order is kept.
 
@@ -18,7 +19,12 @@ Fields of c
   <number>            a piece: the bytes of a channel value, or of some neighbours of a list. Numbers from 2^51 on are
                       random and belong to large pieces, which do not go through Lua: Lua hashes every byte of every
                       string it is given, 2 ms per MB during which the server does nothing else. They are written by
-                      HSET in the transaction of the put and read by HMGET after a get.
+                      HSET in the transaction of the put and read by HMGET after a get. Numbers from 2^52 + 2^51 on
+                      belong to oversized pieces, whose bytes lie at a pointer (pointers_v1.lua): the field holds the
+                      reference, "@" and the pointer's id, and no other field holds the same
+  o<id>               number of the piece, or 'w' for pending writes, that refers to this pointer. The thread pins it;
+                      a pointer that it pins and that has no such field is not needed
+  y                   present once pending writes have referred to a pointer
   e                   members whose writes came before the checkpoint itself
   f                   highest fencing token seen
   s                   '1' while only shallow savers have written: then a piece belongs to one checkpoint at a time
@@ -38,6 +44,7 @@ told "stale" and sends the values. So no reference can dangle, and nothing has t
 local LAYOUT = 1
 local CHUNK = 2000        -- arguments per command: Lua's stack ends at about 8000
 local LARGE = 2 ^ 51      -- numbers of large pieces start here
+local OFFLOADED = 2 ^ 52 + 2 ^ 51 -- numbers of oversized pieces, whose bytes lie at a pointer
 local SCAN_MAX = 2000     -- index entries one call may look at
 local SWEEP_RECORDS = 100 -- records one step of a sweep reads
 local SWEEP_PIECES = 2000 -- pieces one step of a sweep deletes
@@ -68,6 +75,9 @@ end
 local function is_stale(seen, fence)
   return fence ~= '' and seen and tonumber(seen) > tonumber(fence)
 end
+
+-- When a thread was deleted, as far as that is still known.
+local function time_of(grave) return grave and grave:match('\255(%d+)$') or '' end
 
 local function expire(c, i, ttl_ms)
   if ttl_ms ~= '0' then
@@ -153,11 +163,38 @@ local function ranges_of(entries, into)
   return ranges
 end
 
-local function delete_pieces(c, ranges, most)
+-- Whether a stored piece or write is a reference to a pointer: no serialised value begins with "@".
+local function is_reference(value) return #value == 30 and value:sub(1, 4) == '@mc_' end
+
+local function refer(c, value, holder) redis.call('HSET', c, 'o' .. value:sub(2), holder) end
+
+-- A reference goes: its pointer need not be pinned any more.
+local function dismiss(c, value, freed)
+  redis.call('HDEL', c, 'o' .. value:sub(2))
+  freed[#freed + 1] = value:sub(2)
+end
+
+-- The ids of freed in one string, without those that were referred to again.
+local function unneeded(c, freed)
+  local ids = {}
+  for _, id in ipairs(freed) do
+    if redis.call('HEXISTS', c, 'o' .. id) == 0 then ids[#ids + 1] = id end
+  end
+  return table.concat(ids)
+end
+
+-- The pointers that are not needed any more are added to freed.
+local function delete_pieces(c, ranges, most, freed)
   local fields, left = {}, {}
   for _, range in ipairs(ranges) do
     local take = math.min(range[2], most - #fields)
-    for number = range[1], range[1] + take - 1 do fields[#fields + 1] = string.format('%d', number) end
+    for number = range[1], range[1] + take - 1 do
+      fields[#fields + 1] = string.format('%d', number)
+      if number >= OFFLOADED then
+        local value = redis.call('HGET', c, fields[#fields])
+        if value then dismiss(c, value, freed) end
+      end
+    end
     if take < range[2] then left[#left + 1] = {range[1] + take, range[2] - take} end
   end
   for at = 1, #fields, CHUNK do
@@ -191,12 +228,21 @@ local function set_early(c, members)
   if #members == 0 then redis.call('HDEL', c, 'e') else redis.call('HSET', c, 'e', cmsgpack.pack(members)) end
 end
 
-local function delete_writes(c, member)
+local function delete_writes(c, member, freed)
   local tasks = redis.call('HGET', c, 't' .. member)
   if not tasks then return end
   local list = cmsgpack.unpack(tasks)
   local fields = {'t' .. member}
-  for at = 2, #list do fields[#fields + 1] = 'w' .. member .. '\0' .. list[at] end
+  local may_refer = redis.call('HEXISTS', c, 'y') == 1
+  for at = 2, #list do
+    local field = 'w' .. member .. '\0' .. list[at]
+    fields[#fields + 1] = field
+    local raw = may_refer and redis.call('HGET', c, field)
+    local writes = raw and cmsgpack.unpack(raw) or {}
+    for k = 4, #writes, 3 do
+      if is_reference(writes[k]) then dismiss(c, writes[k], freed) end
+    end
+  end
   for at = 1, #fields, CHUNK do
     redis.call('HDEL', c, unpack(fields, at, math.min(at + CHUNK - 1, #fields)))
   end
@@ -226,14 +272,14 @@ end
 
 -- Reading -------------------------------------------------------------------
 
--- The pieces of the entries in order; false in the place of a large one.
+-- The pieces of the entries in order; false in the place of a large one, the reference in that of an oversized one.
 local function read_pieces(c, entries)
   local numbers, places, pieces, n = {}, {}, {}, 0
   for _, range in ipairs(ranges_of(entries)) do
     for number = range[1], range[1] + range[2] - 1 do
       n = n + 1
       pieces[n] = false
-      if number < LARGE then
+      if number < LARGE or number >= OFFLOADED then
         numbers[#numbers + 1], places[#places + 1] = string.format('%d', number), n
       end
     end
@@ -307,20 +353,20 @@ local function resolve_entries(argv, last_arg, base, first)
 end
 
 -- Take a checkpoint out, with its writes; its pieces are added to gone.
-local function take_out(c, i, member, gone)
+local function take_out(c, i, member, gone, freed)
   local raw = redis.call('HGET', c, 'c' .. member)
   if raw then ranges_of(unpack_record(raw).entries, gone) end
   redis.call('HDEL', c, 'c' .. member)
   redis.call('ZREM', i, member)
-  delete_writes(c, member)
+  delete_writes(c, member, freed)
 end
 
 -- Writes that came before their checkpoint: it is here now. Those of older checkpoints die with a shallow put.
-local function settle_early(c, raw, shallow, member, ns)
+local function settle_early(c, raw, shallow, member, ns, freed)
   local early, waiting = cmsgpack.unpack(raw), {}
   for _, other in ipairs(early) do
     if shallow and other:sub(-#ns - 1) == '\0' .. ns and is_after(member, other) then
-      delete_writes(c, other)
+      delete_writes(c, other, freed)
     elseif other ~= member then
       waiting[#waiting + 1] = other
     end
@@ -332,20 +378,23 @@ end
 --       8 base member or ''  9 base nonce or '' (then only '=' entries may be used)  10 ttl_ms or 0  11 fence or ''
 --       12 body  13 metadata  14 number of entries
 --       then per entry: name, version, kind, data;  then the number of large pieces, and their numbers (this
---       transaction has stored them already, and they must go if the put is refused);  then the small pieces
+--       transaction has stored them already, and they must go if the put is refused);  then the number of oversized
+--       pieces, and of each its number and the reference;  then the small pieces
 --       kinds of entries: those above, and  '=' as in the base (same name and version)
 --       P the k-th new piece (from 0)  L ranges, "+k:n" for new pieces, "a:n" for pieces of the base
--- Replies  {'ok', number of the first small piece, 'shrink' or '', 'new' or ''}: shrink if a full saver wrote here before,
---          new if the thread had no checkpoint
+-- Replies  {'ok', number of the first small piece, 'shrink' or '', 'new' or '', ids of pointers that are not needed any
+--          more, in one string, when the thread was deleted lately or ''}: shrink if a full saver wrote here before, new
+--          if the thread had no checkpoint. A deletion ends the pins of pointers that were there before it
 --          {'stale'} send everything   {'late'} a shallow thread is further already   {'done'} this very put was stored
 local function put(keys, argv)
   local c, i, d = keys[1], keys[2], keys[3]
   local shallow, member, head_field, parent = argv[1] == 'shallow', argv[2], argv[3], argv[4]
   local large_at = 15 + 4 * tonumber(argv[14])
-  local last_arg = large_at + tonumber(argv[large_at])
+  local oversized_at = large_at + 1 + tonumber(argv[large_at])
+  local last_arg = oversized_at + 2 * tonumber(argv[oversized_at])
   -- Large pieces are there before this function is asked whether they may.
   local function refuse(reason)
-    for k = large_at + 1, last_arg do redis.call('HDEL', c, argv[k]) end
+    for k = large_at + 1, oversized_at - 1 do redis.call('HDEL', c, argv[k]) end
     if reason.err then error(reason) end
     return reason
   end
@@ -392,6 +441,10 @@ local function put(keys, argv)
   if argv[11] ~= '' and stored[9] ~= argv[11] then set('f', argv[11]) end
   if #argv > last_arg then set('n', string.format('%d', first + #argv - last_arg)) end
   for k = 1, #argv - last_arg do set(string.format('%d', first + k - 1), argv[last_arg + k]) end
+  for k = oversized_at + 1, last_arg, 2 do
+    set(argv[k], argv[k + 1])
+    set('o' .. argv[k + 1]:sub(2), argv[k])
+  end
   for at = 1, #fields, CHUNK do
     redis.call('HSET', c, unpack(fields, at, math.min(at + CHUNK - 1, #fields)))
   end
@@ -399,32 +452,34 @@ local function put(keys, argv)
   if not shallow and stored[3] then redis.call('HDEL', c, 's') end
   if stored[8] then tell_sweep(c, entries) end
 
-  local gone = {}
+  local gone, freed = {}, {}
   if old_raw then ranges_of(unpack_record(old_raw).entries, gone) end
-  if shallow and head and head ~= member then take_out(c, i, head, gone) end
+  if shallow and head and head ~= member then take_out(c, i, head, gone, freed) end
   if shallow and solely_shallow then
-    if #gone > 0 then delete_pieces(c, minus(normal(gone), normal(ranges_of(entries))), math.huge) end
+    if #gone > 0 then delete_pieces(c, minus(normal(gone), normal(ranges_of(entries))), math.huge, freed) end
   else
     add_trash(c, gone)
   end
-  if stored[7] then settle_early(c, stored[7], shallow, member, head_field:sub(2)) end
+  if stored[7] then settle_early(c, stored[7], shallow, member, head_field:sub(2), freed) end
   expire(c, i, argv[10])
   return {
     'ok', string.format('%d', first), shallow and not solely_shallow and 'shrink' or '',
-    is_new and 'new' or '',
+    is_new and 'new' or '', unneeded(c, freed), time_of(grave),
   }
 end
 
 -- ARGV  1 'full' or 'shallow'  2 member  3 head field  4 stamp  5 ttl_ms or 0  6 fence or ''
 --       7 '1': the caller knows that the checkpoint was stored  8 task_id  9 task_path
 --       then per write: idx, channel, value.  idx < 0: the latest wins; otherwise the first does.
+-- Replies  {'ok', ids of pointers that are not needed (any more), in one string, when the thread was deleted or ''} as
+--          put   {'gone'} nothing was stored
 local function put_writes(keys, argv)
   local c, i, d = keys[1], keys[2], keys[3]
   local member, task_id = argv[2], argv[8]
-  local version = check_thread(c)
+  local version, grave = check_thread(c), nil
   local known = redis.call('HEXISTS', c, 'c' .. member) == 1
   if not known then
-    local grave = redis.call('GET', d)
+    grave = redis.call('GET', d)
     if grave and not is_after(member, grave) then
       error({err = 'RTMEM_DELETED writes of a run that began before the thread was deleted'})
     end
@@ -441,16 +496,26 @@ local function put_writes(keys, argv)
   local raw = redis.call('HGET', c, field)
   local writes = raw and cmsgpack.unpack(raw) or {argv[9]}
   if not raw then tasks[#tasks + 1] = task_id end
-  local place = {}
+  local place, freed = {}, {}
   for at = 2, #writes, 3 do place[writes[at]] = at end
   for at = 10, #argv, 3 do
-    local idx, position = argv[at], place[argv[at]]
+    local idx, value, position = argv[at], argv[at + 2], place[argv[at]]
+    local old = position and writes[position + 2]
+    local taken = not position or idx:sub(1, 1) == '-'
     if not position then
       position = #writes + 1
       place[idx] = position
-      writes[position], writes[position + 1], writes[position + 2] = idx, argv[at + 1], argv[at + 2]
-    elseif idx:sub(1, 1) == '-' then
-      writes[position + 1], writes[position + 2] = argv[at + 1], argv[at + 2]
+    end
+    if taken then writes[position], writes[position + 1], writes[position + 2] = idx, argv[at + 1], value end
+    -- The very same value: this command was sent again after a lost connection.
+    if taken and old and old ~= value and is_reference(old) then dismiss(c, old, freed) end
+    if is_reference(value) and old ~= value then
+      if taken then
+        refer(c, value, 'w')
+        redis.call('HSET', c, 'y', '1')
+      else
+        freed[#freed + 1] = value:sub(2)
+      end
     end
   end
   tasks[1] = argv[4]
@@ -465,7 +530,7 @@ local function put_writes(keys, argv)
     end
   end
   expire(c, i, argv[5])
-  return {'ok'}
+  return {'ok', unneeded(c, freed), time_of(grave)}
 end
 
 -- Listing -------------------------------------------------------------------
@@ -525,11 +590,14 @@ end
 
 -- Deleting ------------------------------------------------------------------
 
--- ARGV  1 the highest member that is dead from now on  2 ttl_ms of the tombstone
+-- ARGV  1 the highest member that is dead from now on  2 ttl_ms of the tombstone   Replies the time
 local function delete_thread(keys, argv)
-  redis.call('SET', keys[3], argv[1], 'PX', argv[2])
+  local time = redis.call('TIME')
+  local now = string.format('%.0f', tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
+  redis.call('SET', keys[3], argv[1] .. now, 'PX', argv[2])
   -- UNLINK frees in another thread: a long thread does not hold the server.
-  return redis.call('UNLINK', keys[1], keys[2])
+  redis.call('UNLINK', keys[1], keys[2])
+  return now
 end
 
 -- What prune and delete_for_runs decide on, oldest first.
@@ -581,14 +649,15 @@ local function drop_empty(c, i)
   if not (waiting[1] or waiting[2] or waiting[3] or waiting[4]) then redis.call('UNLINK', c) end
 end
 
--- Delete some checkpoints with their writes. Their pieces become trash, for the sweep.  ARGV members
+-- Delete some checkpoints with their writes. Their pieces become trash, for the sweep.
+-- ARGV members   Replies  {how many there were, ids of pointers that are not needed any more}
 local function forget(keys, argv)
   local c, i = keys[1], keys[2]
   check_thread(c)
-  local gone, deleted, headless = {}, 0, {}
+  local gone, deleted, headless, freed = {}, 0, {}, {}
   for _, member in ipairs(argv) do
     if redis.call('HEXISTS', c, 'c' .. member) == 1 then
-      take_out(c, i, member, gone)
+      take_out(c, i, member, gone, freed)
       deleted = deleted + 1
       local ns = namespace_of(member)
       if redis.call('HGET', c, 'h' .. ns) == member then headless[ns] = true end
@@ -597,35 +666,38 @@ local function forget(keys, argv)
   renew_heads(c, i, headless)
   add_trash(c, gone)
   drop_empty(c, i)
-  return deleted
+  return {deleted, unneeded(c, freed)}
 end
 
 -- What a shallow saver owes a namespace in which a full one wrote: that its latest checkpoint is the only one.
--- ARGV  1 head field   2 start: '-' or '(' and a member   Replies where to go on, or ''
+-- ARGV  1 head field   2 start: '-' or '(' and a member
+-- Replies  {where to go on or '', ids of pointers that are not needed any more}
 local function shrink(keys, argv)
   local c, i = keys[1], keys[2]
   check_thread(c)
-  local head, suffix, gone = redis.call('HGET', c, argv[1]), '\0' .. argv[1]:sub(2), {}
+  local head, suffix, gone, freed = redis.call('HGET', c, argv[1]), '\0' .. argv[1]:sub(2), {}, {}
   local members = redis.call('ZRANGEBYLEX', i, argv[2], '+', 'LIMIT', 0, SWEEP_RECORDS)
   for _, member in ipairs(members) do
-    if member ~= head and member:sub(-#suffix) == suffix then take_out(c, i, member, gone) end
+    if member ~= head and member:sub(-#suffix) == suffix then take_out(c, i, member, gone, freed) end
   end
   add_trash(c, gone)
-  return #members < SWEEP_RECORDS and '' or '(' .. members[#members]
+  return {#members < SWEEP_RECORDS and '' or '(' .. members[#members], unneeded(c, freed)}
 end
 
--- Delete writes that no checkpoint ever followed, up to the newest member the caller has seen.  ARGV 1 member
+-- Delete writes that no checkpoint ever followed, up to the newest member the caller has seen.
+-- ARGV 1 member   Replies  {how many are left, ids of pointers that are not needed any more}
 local function forget_early(keys, argv)
-  local c, waiting = keys[1], {}
+  local c, waiting, freed = keys[1], {}, {}
   check_thread(c)
   for _, member in ipairs(early_members(c)) do
-    if is_after(member, argv[1]) then waiting[#waiting + 1] = member else delete_writes(c, member) end
+    if is_after(member, argv[1]) then waiting[#waiting + 1] = member else delete_writes(c, member, freed) end
   end
   set_early(c, waiting)
-  return #waiting
+  return {#waiting, unneeded(c, freed)}
 end
 
--- One step of freeing the pieces that nobody refers to any more. Replies 1 while there is more to do.
+-- One step of freeing the pieces that nobody refers to any more.
+-- Replies  {1 while there is more to do, ids of pointers that are not needed any more}
 --
 -- Mark: read every record, page by page, and unite what they refer to; put() adds what is written meanwhile.
 -- Free: trash that is not live. A put cannot refer to it: its base would be a record, hence live. Trash that arrives
@@ -633,13 +705,13 @@ end
 local function sweep(keys, argv)
   local c, i = keys[1], keys[2]
   check_thread(c)
-  local state = redis.call('HGET', c, 'm')
+  local state, freed = redis.call('HGET', c, 'm'), {}
   local m
   if state then
     m = cmsgpack.unpack(state)
   else
     local trash = redis.call('HGET', c, 'x')
-    if not trash then return 0 end
+    if not trash then return {0, ''} end
     m = {'mark', '-', '', trash}
     redis.call('HDEL', c, 'x', 'g')
   end
@@ -655,18 +727,18 @@ local function sweep(keys, argv)
       m[1], m[4] = 'free', format_ranges(minus(normal(parse_ranges(m[4])), normal(live)))
     end
   else
-    m[4] = format_ranges(delete_pieces(c, parse_ranges(m[4]), SWEEP_PIECES))
+    m[4] = format_ranges(delete_pieces(c, parse_ranges(m[4]), SWEEP_PIECES, freed))
   end
   if m[1] == 'free' and m[4] == '' then
     redis.call('HDEL', c, 'm')
-    if redis.call('HEXISTS', c, 'x') == 1 then return 1 end
+    if redis.call('HEXISTS', c, 'x') == 1 then return {1, unneeded(c, freed)} end
     -- With one checkpoint and no garbage, a thread is as shallow savers leave it, and need not be swept by them.
     if redis.call('ZCARD', i) == 1 then redis.call('HSET', c, 's', '1') end
     drop_empty(c, i)
-    return 0
+    return {0, unneeded(c, freed)}
   end
   redis.call('HSET', c, 'm', cmsgpack.pack(m))
-  return 1
+  return {1, unneeded(c, freed)}
 end
 
 -- Delta channels ------------------------------------------------------------
@@ -713,7 +785,9 @@ end
 -- Copying -------------------------------------------------------------------
 
 -- Everything that belongs to some checkpoints, to be stored under another thread.
--- ARGV members  Replies  {member, record, tasks, {task writes, ...}, ranges of its pieces, run_id, member, ...}
+-- ARGV members
+-- Replies  {member, record, tasks, {task writes, ...}, ranges of its pieces, run_id, {references of its writes}, member,
+--          ...}
 local function export(keys, argv)
   local c, reply = keys[1], {}
   check_thread(c)
@@ -721,11 +795,19 @@ local function export(keys, argv)
     local raw = redis.call('HGET', c, 'c' .. member)
     if raw then
       local tasks, writes = tasks_of(c, member), {}
-      for at = 2, #tasks do writes[#writes + 1] = redis.call('HGET', c, 'w' .. member .. '\0' .. tasks[at]) end
+      local may_refer, references = redis.call('HEXISTS', c, 'y') == 1, {}
+      for at = 2, #tasks do
+        local packed = redis.call('HGET', c, 'w' .. member .. '\0' .. tasks[at])
+        writes[#writes + 1] = packed
+        local list = may_refer and cmsgpack.unpack(packed) or {}
+        for k = 4, #list, 3 do
+          if is_reference(list[k]) then references[#references + 1] = list[k] end
+        end
+      end
       local n = #reply
       reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = member, raw, cmsgpack.pack(tasks), writes
       local r = unpack_record(raw)
-      reply[n + 5], reply[n + 6] = format_ranges(normal(ranges_of(r.entries))), r.run_id
+      reply[n + 5], reply[n + 6], reply[n + 7] = format_ranges(normal(ranges_of(r.entries))), r.run_id, references
     end
   end
   return reply
@@ -748,17 +830,41 @@ local function reserve(keys, argv)
   return {string.format('%d', first), redis.call('HGET', c, 'g')}
 end
 
+-- The writes of a task, with the references that they have in the copy.
+local function refer_to_others(c, packed, others)
+  local writes, changed = cmsgpack.unpack(packed), false
+  for k = 4, #writes, 3 do
+    local other = others[writes[k]]
+    if other then
+      writes[k], changed = other, true
+      refer(c, other, 'w')
+      redis.call('HSET', c, 'y', '1')
+    end
+  end
+  return changed and cmsgpack.pack(writes) or packed
+end
+
 -- ARGV  1 epoch  2 ttl_ms  3 ranges of pieces that this transaction has stored: trash until a record refers to them
---       4 shift of the piece numbers, then per checkpoint: member, record, tasks, number of task writes, task writes
--- Replies  1, or 0 if the epoch is over
+--       4 shift of the piece numbers  5 that of large ones  6 how many references to pointers become others, each with
+--       its other one, then per checkpoint: member, record, tasks, number of task writes, task writes
+-- Replies  {1, or 0 if the epoch is over, ids of pointers that are not needed (any more)}
 local function import(keys, argv)
   local c, i = keys[1], keys[2]
-  local stored, shift, at = parse_ranges(argv[3]), tonumber(argv[4]), 5
+  local stored, others, freed = parse_ranges(argv[3]), {}, {}
+  local function shifted(number) return number + tonumber(number < LARGE and argv[4] or argv[5]) end
+  for k = 7, 6 + 2 * tonumber(argv[6]), 2 do others[argv[k]] = argv[k + 1] end
+  local at = 7 + 2 * tonumber(argv[6])
   if redis.call('HGET', c, 'g') ~= argv[1] then
-    delete_pieces(c, stored, math.huge)
-    return 0
+    delete_pieces(c, stored, math.huge, freed)
+    return {0, unneeded(c, freed)}
   end
   check_thread(c)
+  for _, range in ipairs(stored) do
+    for number = math.max(range[1], OFFLOADED), range[1] + range[2] - 1 do
+      local name = string.format('%d', number)
+      refer(c, redis.call('HGET', c, name), name)
+    end
+  end
   add_trash(c, stored)
   local early = redis.call('HGET', c, 'e')
   while at <= #argv do
@@ -766,26 +872,30 @@ local function import(keys, argv)
     for k = 1, #r.entries, 4 do
       local kind, data = r.entries[k + 2], r.entries[k + 3]
       if kind == 'p' then
-        r.entries[k + 3] = string.format('%d', tonumber(data) + shift)
+        r.entries[k + 3] = string.format('%d', shifted(tonumber(data)))
       elseif kind == 'l' then
         local ranges = parse_ranges(data)
-        for _, range in ipairs(ranges) do range[1] = range[1] + shift end
+        for _, range in ipairs(ranges) do range[1] = shifted(range[1]) end
         r.entries[k + 3] = format_ranges(ranges)
       end
     end
     if early then
-      settle_early(c, early, false, member, '')
+      settle_early(c, early, false, member, '', freed)
       early = redis.call('HGET', c, 'e')
     end
     local old = redis.call('HGET', c, 'c' .. member)
     if old then add_trash(c, ranges_of(unpack_record(old).entries)) end
-    delete_writes(c, member)
+    delete_writes(c, member, freed)
     redis.call('HSET', c, 'c' .. member, pack_record(r))
     redis.call('ZADD', i, 0, member)
     if redis.call('HEXISTS', c, 'm') == 1 then tell_sweep(c, r.entries) end
     if #tasks > 1 then
       redis.call('HSET', c, 't' .. member, cmsgpack.pack(tasks))
-      for k = 2, #tasks do redis.call('HSET', c, 'w' .. member .. '\0' .. tasks[k], argv[at + 2 + k]) end
+      for k = 2, #tasks do
+        local packed = argv[at + 2 + k]
+        if next(others) then packed = refer_to_others(c, packed, others) end
+        redis.call('HSET', c, 'w' .. member .. '\0' .. tasks[k], packed)
+      end
     end
     local head_field = 'h' .. namespace_of(member)
     local head = redis.call('HGET', c, head_field)
@@ -793,7 +903,7 @@ local function import(keys, argv)
     at = at + 4 + tonumber(argv[at + 3])
   end
   expire(c, i, argv[2])
-  return 1
+  return {1, unneeded(c, freed)}
 end
 
 -- Inspecting ----------------------------------------------------------------
@@ -801,7 +911,8 @@ end
 -- Some fields of the hash as they are, for `rtmem doctor threads`. Nothing is assumed to be in order.
 -- ARGV  1 HSCAN cursor  2 about how many
 -- Replies  {cursor, field, length, detail, ...}; detail of a record: {parent, ranges, run_id}, of tasks: their ids,
---          of early members: they, of a sweep: {phase, cursor, live ranges, doomed ranges}; of short fields: the value
+--          of early members: they, of a sweep: {phase, cursor, live ranges, doomed ranges}; of writes: the references
+--          among them; of short fields and of references: the value
 local function inspect(keys, argv)
   local scanned = redis.call('HSCAN', keys[1], argv[1], 'COUNT', argv[2])
   local reply = {scanned[1]}
@@ -816,7 +927,13 @@ local function inspect(keys, argv)
         end)
       end
       detail = readable and list or false
-    elseif not kind:match('%d') and kind ~= 'w' then
+    elseif kind == 'w' then
+      local readable, list = pcall(cmsgpack.unpack, value)
+      detail = {}
+      for k = 4, readable and #list or 0, 3 do
+        if is_reference(list[k]) then detail[#detail + 1] = list[k] end
+      end
+    elseif not kind:match('%d') or is_reference(value) then
       detail = value
     end
     local n = #reply

@@ -239,7 +239,7 @@ local function list(keys, argv)
   local now, page, members = now_ms(), {''}, nil
   if argv[1] == 'thread' then
     local first = 't' .. argv[2] .. '\0'
-    members = redis.call('ZRANGEBYLEX', keys[2], argv[3] ~= '' and '(' .. first .. argv[3] or '[' .. first,
+    members = redis.call('ZRANGEBYLEX', keys[2], argv[3] ~= '' and '(' .. first .. argv[3] or '[' .. first .. 'mp_',
       '(t' .. argv[2] .. '\1', 'LIMIT', 0, LIST_LOOKED_MAX)
   else
     local newest = argv[3] ~= '' and '(' .. argv[3] or '+'
@@ -248,7 +248,8 @@ local function list(keys, argv)
   for at, member in ipairs(members) do
     local id = member:sub(-ID_BYTES)
     local record = find(keys, id, now)
-    if record then
+    -- mc_ are values that a saver has moved out of a thread: nobody can do anything with such an id.
+    if record and id:sub(1, 3) == 'mp_' then
       local told = record.raw:sub(RECORD + open_manifest(record.raw, RECORD).bytes + 1)
       page[#page + 1], page[#page + 2] = id, record.raw:sub(1, RECORD) .. told
     end
@@ -295,34 +296,32 @@ end
 
 -- A thread is gone: so are its pins, and what nothing else keeps.
 -- ARGV  1 thread  2 how many pins at most  3 ttl_ms of tombstones  4 the time it was due at, or '': whatever it is
--- Replies  1 there are more, 0 done
+--       5 when it was gone: pointers that are younger belong to a thread that has begun anew  6 where to go on, or ''
+-- Replies  where to go on, or ''
 local function release(keys, argv)
   check_layout(keys[1])
   local now, due = now_ms(), 'q' .. argv[1]
   -- Pinned again while somebody looked whether the thread lives.
-  if argv[4] ~= '' and redis.call('ZSCORE', keys[3], due) ~= argv[4] then return 0 end
-  local first = 't' .. argv[1] .. '\0'
-  local pins = redis.call('ZRANGEBYLEX', keys[2], '[' .. first, '(t' .. argv[1] .. '\1', 'LIMIT', 0, argv[2])
-  local freed = 0
+  if argv[4] ~= '' and redis.call('ZSCORE', keys[3], due) ~= argv[4] then return '' end
+  local first, last, freed = 't' .. argv[1] .. '\0', '(t' .. argv[1] .. '\1', 0
+  local start = (argv[6] == '' and '[' or '(') .. first .. argv[6]
+  local pins = redis.call('ZRANGEBYLEX', keys[2], start, last, 'LIMIT', 0, argv[2])
   for at, member in ipairs(pins) do
     local id = member:sub(-ID_BYTES)
-    remove_pin(keys, id, 't' .. argv[1])
     local raw = redis.call('HGET', keys[1], 'r' .. id)
-    if raw then
-      local record = open_record(raw)
-      if not is_alive(keys, id, record, now) then freed = freed + take_out(keys, id, record, now, tonumber(argv[3])) end
+    local record = raw and open_record(raw)
+    local is_younger = record and record.created > tonumber(argv[5])
+    if not is_younger then remove_pin(keys, id, 't' .. argv[1]) end
+    if record and not is_younger then
+      local tombstone_ttl_ms = id:sub(1, 3) == 'mp_' and tonumber(argv[3]) or nil
+      if not is_alive(keys, id, record, now) then freed = freed + take_out(keys, id, record, now, tombstone_ttl_ms) end
     end
-    if at < #pins and freed >= FREED_MAX then
-      redis.call('ZADD', keys[3], 0, due) -- whatever becomes of the caller, the next sweep goes on
-      return 1
-    end
+    -- Whatever becomes of the caller: the thread stays due, and a sweep goes on.
+    if at < #pins and freed >= FREED_MAX then return id end
   end
-  if #pins < tonumber(argv[2]) then
-    redis.call('ZREM', keys[3], due)
-    return 0
-  end
-  redis.call('ZADD', keys[3], 0, due)
-  return 1
+  if #pins == tonumber(argv[2]) then return pins[#pins]:sub(-ID_BYTES) end
+  if #redis.call('ZRANGEBYLEX', keys[2], '[' .. first, last, 'LIMIT', 0, 1) == 0 then redis.call('ZREM', keys[3], due) end
+  return ''
 end
 
 -- A thread lives: look again later.  ARGV  1 thread  2 the time it was due at  3 in how many ms
@@ -341,19 +340,57 @@ local function copy_pins(keys, argv)
   local pins = redis.call('ZRANGEBYLEX', keys[2], argv[3] ~= '' and '(' .. first .. argv[3] or '[' .. first,
     '(t' .. argv[1] .. '\1', 'LIMIT', 0, argv[4])
   for _, member in ipairs(pins) do
-    add_pin(keys, member:sub(-ID_BYTES), 't' .. argv[2], now + tonumber(argv[5]))
+    local id = member:sub(-ID_BYTES)
+    -- What a saver has moved out of a thread gets a clone for its copy.
+    if id:sub(1, 3) == 'mp_' then add_pin(keys, id, 't' .. argv[2], now + tonumber(argv[5])) end
   end
   return #pins < tonumber(argv[4]) and '' or pins[#pins]:sub(-ID_BYTES)
 end
 
+-- A thread lives, and does not refer to what these pins of its saver are for.
+-- ARGV  1 thread  2 the time it was due at  then ids   Replies how many pins ended; the others wait for the next sweep
+local function drop(keys, argv)
+  check_layout(keys[1])
+  -- Pinned again while somebody looked.
+  if redis.call('ZSCORE', keys[3], 'q' .. argv[1]) ~= argv[2] then return 0 end
+  local now, freed = now_ms(), 0
+  for at = 3, #argv do
+    remove_pin(keys, argv[at], 't' .. argv[1])
+    local raw = redis.call('HGET', keys[1], 'r' .. argv[at])
+    local record = raw and open_record(raw)
+    if record and not is_alive(keys, argv[at], record, now) then
+      freed = freed + take_out(keys, argv[at], record, now)
+    end
+    if freed >= FREED_MAX then return at - 2 end
+  end
+  return #argv - 2
+end
+
+-- Another pointer to the value of a living one, for the copy of a thread.
+-- ARGV  1 id  2 the other's id  3 holder  4 grace_ms   Replies  1, 0 no such pointer
+local function clone(keys, argv)
+  local now, h, other = now_ms(), keys[1], argv[2]
+  if redis.call('HEXISTS', h, 'r' .. other) == 1 then return 1 end -- sent again after a lost connection
+  local record = find(keys, argv[1], now)
+  if not record or redis.call('HEXISTS', h, 'b' .. record.key) == 0 then return 0 end
+  local raw = struct.pack('<dd', now, 0) .. record.raw:sub(17)
+  redis.call('HSET', h, 'r' .. other, raw)
+  redis.call('HINCRBY', h, 'n' .. record.key, 1)
+  add_to(keys, 'bytes', #raw)
+  redis.call('ZADD', keys[4], 0, string.format('%013.0f', now) .. other)
+  add_pin(keys, other, argv[3], now + tonumber(argv[4]))
+  return 1
+end
+
 -- One step of what is due.
 -- ARGV  1 how many  2 ttl_ms of tombstones
--- Replies  {pointers expired, uploads given up, 1 if there is more, thread, due, thread, due, ...}: threads to look at
+-- Replies  {pointers expired, uploads given up, 1 if there is more, the time, thread, due, thread, due, ...}: threads to
+--          look at
 local function sweep(keys, argv)
   check_layout(keys[1])
   local now, most, freed = now_ms(), tonumber(argv[1]), 0
   local due = redis.call('ZRANGEBYSCORE', keys[3], '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, most)
-  local reply = {0, 0, #due / 2 == most and 1 or 0}
+  local reply = {0, 0, #due / 2 == most and 1 or 0, whole(now)}
   for at = 1, #due, 2 do
     local kind, name = due[at]:sub(1, 1), due[at]:sub(2)
     if kind == 'x' then
@@ -392,10 +429,12 @@ redis.register_function('rtmem_v1_pointers_begin', begin)
 redis.register_function('rtmem_v1_pointers_commit', commit)
 redis.register_function('rtmem_v1_pointers_pin', pin)
 redis.register_function('rtmem_v1_pointers_copy_pins', copy_pins)
+redis.register_function('rtmem_v1_pointers_clone', clone)
 -- Freeing must work when Redis is full.
 redis.register_function{function_name = 'rtmem_v1_pointers_abandon', callback = abandon, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_pointers_unpin', callback = unpin, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_pointers_delete', callback = delete, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_pointers_release', callback = release, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_pointers_drop', callback = drop, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_pointers_keep', callback = keep, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_pointers_sweep', callback = sweep, flags = {'allow-oom'}}
