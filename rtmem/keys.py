@@ -17,6 +17,7 @@ Function may touch them all, also in a Cluster.
     rtmem:p:{alice/}:c:<id>:<n>      string   a chunk of the value that pointer <id> brought
     rtmem:threads:alice              zset     thread_ids of a principal; derived, can be rebuilt
     rtmem:run:alice/<run_id>         set      thread_ids that a run has written to; derived
+    rtmem:sweeper                    string   which process frees pointers for the moment, expires
     rtmem:barrier                    string   empty, expires; written to prove that all writes before it are durable
 """
 
@@ -128,6 +129,11 @@ class Keys:
         """What a proof of durability writes. One key for all, of one minute: it leaves nothing behind. It belongs to
         no slot that matters, because a Cluster cannot be asked for a proof (operations/durability.py)."""
         return f"{self.prefix}:barrier"
+
+    @property
+    def pointer_sweeper(self) -> str:
+        """Who holds it frees what is over of everybody's pointers, until it expires."""
+        return f"{self.prefix}:sweeper"
 
     def thread_pattern(self, principal: str | None = None) -> str:
         """SCAN pattern of the checkpoint hashes of `principal`, or of everybody."""

@@ -98,7 +98,7 @@ def _serve(
     @asynccontextmanager
     async def app() -> AsyncIterator[Any]:
         async with await AsyncDriver.connect(settings.redis.url, settings.redis) as driver:
-            saver = AsyncRedisSaver(driver=driver, settings=settings.checkpoint)
+            saver = AsyncRedisSaver(driver=driver, settings=settings.checkpoint, pointers=settings.pointers)
             await saver.asetup()
             # A promise that this Redis can never keep is refused here, and not to the first one who talks to it.
             for ack in {settings.gateway.turn_durability, settings.checkpoint.ack} - {"memory"}:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 from starlette.routing import WebSocketRoute
@@ -26,9 +27,14 @@ from rtmem.eventlog import AsyncEventLog
 from rtmem.gateway.auth import Tokens
 from rtmem.gateway.connection import Connection
 from rtmem.gateway.http import Http, path_id
+from rtmem.gateway.pointers import check_offload_bytes_min, without_large_values
+from rtmem.gateway.protocol import StateGetParams
 from rtmem.gateway.runs import Runs, Saver
+from rtmem.gateway.state import result_of
+from rtmem.gateway.sweeper import Sweeper
 from rtmem.gateway.threads import LiveThread, Threads
 from rtmem.keys import check_id
+from rtmem.pointers import AsyncPointers
 
 
 class Gateway:
@@ -49,11 +55,17 @@ class Gateway:
         self._graphs = graphs
         self._saver = saver
         self.tokens = Tokens(settings.gateway.tokens)
+        self.driver = driver
+        # Below the prefix of the threads that pin them.
+        limits = msgspec.structs.replace(settings.pointers, prefix=settings.checkpoint.prefix)
+        self.pointers = AsyncPointers(driver=driver, settings=limits)
+        self._sweeper = Sweeper(driver, limits, settings.gateway.sweep_interval_ms)
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
             self.runs = Runs(self._graphs, self._saver, self.settings, tasks)
+            tasks.start_soon(self._sweeper.run, name="pointer sweeper")
             yield
             await self.runs.drain()
             tasks.cancel_scope.cancel()
@@ -93,7 +105,15 @@ class Gateway:
 
     def connect(self, thread: LiveThread, receive: Receive, send: Send) -> Connection:
         """A connection to `thread`, over a websocket or what plays one."""
-        return Connection(thread, self.runs, self.log, self.settings, receive, send)
+        return Connection(thread, self, receive, send)
+
+    async def state(self, thread: LiveThread, params: StateGetParams) -> dict[str, Any]:
+        """The result of `state.get`. Raises as runs.snapshot, QuotaExceededError."""
+        least = check_offload_bytes_min(params.offload_bytes_min)
+        result = result_of(await self.runs.snapshot(thread, params.namespace), params.keys)
+        if least:
+            result["values"] = await without_large_values(self, thread.principal, result["values"], least)
+        return result
 
 
 def create_app(graphs: Mapping[str, Graph], driver: AsyncDriver, saver: Saver, settings: settings_.Settings) -> ASGIApp:

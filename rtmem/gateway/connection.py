@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -22,7 +22,6 @@ from rtmem.errors import (
     StateUnreadableError,
     StorageError,
 )
-from rtmem.eventlog import AsyncEventLog
 from rtmem.gateway import protocol
 from rtmem.gateway.outbox import Outbox, SlowReaderError
 from rtmem.gateway.protocol import (
@@ -34,12 +33,12 @@ from rtmem.gateway.protocol import (
     UnsubscribeParams,
 )
 from rtmem.gateway.replay import gap_events
-from rtmem.gateway.runs import Runs
 from rtmem.gateway.session import Session, Subscription
-from rtmem.gateway.state import result_of
 from rtmem.gateway.threads import LiveThread
 from rtmem.records import LogEvent
-from rtmem.settings import Gateway
+
+if TYPE_CHECKING:
+    from rtmem.gateway.app import Gateway
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -54,12 +53,12 @@ _LASTING: Final = (CorruptRecordError, NewerLayoutError, StateUnreadableError)  
 class Connection:
     """Serves one accepted websocket until either side ends it."""
 
-    def __init__(
-        self, thread: LiveThread, runs: Runs, log: AsyncEventLog, settings: Gateway, receive: Receive, send: Send
-    ) -> None:
+    def __init__(self, thread: LiveThread, gateway: Gateway, receive: Receive, send: Send) -> None:
+        settings = gateway.settings
         self._thread = thread
-        self._runs = runs
-        self._log = log
+        self._gateway = gateway
+        self._runs = gateway.runs
+        self._log = gateway.log
         self._receive = receive
         self._send = send
         self._session = Session(settings.subscriptions_max)
@@ -154,8 +153,7 @@ class Connection:
                     self._session.started_run_id = run.id
                     self._reply(protocol.success(command.id, {"run_id": run.id}, applied_through_seq=run.after_seq))
                 case StateGetParams():
-                    snapshot = await self._runs.snapshot(self._thread, params.namespace)
-                    self._reply(protocol.success(command.id, result_of(snapshot, params.keys)))
+                    self._reply(protocol.success(command.id, await self._gateway.state(self._thread, params)))
         except RtmemError as exc:
             self._reply(protocol.failure(command.id, exc))
             if isinstance(params, SubscribeParams) and isinstance(exc, ServerError | DrainingError | StorageError):

@@ -3,7 +3,9 @@
 A command that was understood but cannot be done is answered with status 200 and the protocol's error envelope: the
 SDKs show its message to their caller, while of a 4xx they show the status only. Status codes are for what happens
 before a command is understood: 400 not a command, 401 token, 413 too large, 422 id too long. A state that is asked for
-by GET and that its own graph refuses is 409. What is not served at all is 404, or 405 where only the method is not.
+by GET and that its own graph refuses is 409. A pointer that is not there, or is not one's own, is 404, one that has
+expired 410, and one for which a principal has no room 507. What is not served at all is 404, or 405 where only the
+method is not.
 """
 
 from __future__ import annotations
@@ -23,17 +25,22 @@ from rtmem.errors import (
     GraphNotFoundError,
     IdTooLongError,
     InvalidRequestError,
+    PointerExpiredError,
+    PointerNotFoundError,
+    QuotaExceededError,
     RtmemError,
     RunInProgressError,
     ServerError,
     StateUnreadableError,
+    TooLargeError,
     UnauthorizedError,
     UnsupportedError,
 )
 from rtmem.gateway import protocol
+from rtmem.gateway.pointers import PointerHttp, check_offload_bytes_min, whole, without_large_values
 from rtmem.gateway.protocol import InputRespondParams, RunStartParams, StateGetParams
 from rtmem.gateway.sse import EventStream
-from rtmem.gateway.state import body_of, result_of
+from rtmem.gateway.state import body_of
 from rtmem.gateway.threads import LiveThread
 from rtmem.keys import check_id
 
@@ -43,13 +50,12 @@ if TYPE_CHECKING:
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class TooLargeError(InvalidRequestError):
-    """A body above frame_bytes_max."""
-
-
 _STATUS: Final[tuple[tuple[type[RtmemError], int], ...]] = (
     (UnauthorizedError, 401),
     (GraphNotFoundError, 404),
+    (PointerExpiredError, 410),
+    (PointerNotFoundError, 404),
+    (QuotaExceededError, 507),
     (RunInProgressError, 409),
     (StateUnreadableError, 409),
     (IdTooLongError, 422),
@@ -76,6 +82,7 @@ class Http:
             Route("/threads/{thread_id}/state", self._typed(self.get_state), methods=["GET"]),
             Route("/threads/{thread_id}/commands", self._typed(self.command), methods=["POST"]),
             Route("/threads/{thread_id}/stream/events", self._typed(self.stream_events), methods=["POST"]),
+            *PointerHttp(self._gateway).routes(self._typed),
         ]
 
     async def refuse_unserved(self, request: Request, exc: Exception) -> Response:
@@ -128,7 +135,12 @@ class Http:
 
     async def get_state(self, request: Request) -> Response:
         thread = self._thread(request)
-        return _json(body_of(thread.thread_id, await self._gateway.runs.snapshot(thread)))
+        asked = request.query_params.get("offload_bytes_min", "")
+        least = check_offload_bytes_min(whole(request.query_params, "offload_bytes_min")) if asked else 0
+        body = body_of(thread.thread_id, await self._gateway.runs.snapshot(thread))
+        if least:
+            body["values"] = await without_large_values(self._gateway, thread.principal, body["values"], least)
+        return _json(body)
 
     async def command(self, request: Request) -> Response:
         """One command, as on the websocket, but for subscriptions, which need a stream to live on."""
@@ -142,8 +154,7 @@ class Http:
                 case InputRespondParams():
                     run = await runs.respond(thread, params)
                 case StateGetParams():
-                    snapshot = await runs.snapshot(thread, params.namespace)
-                    return _raw(protocol.success(command.id, result_of(snapshot, params.keys)))
+                    return _raw(protocol.success(command.id, await self._gateway.state(thread, params)))
                 case _:
                     raise UnsupportedError(f"{command.method} over HTTP: send it on WS /threads/<id>/stream/events")
         except RtmemError as exc:
@@ -198,7 +209,10 @@ class Http:
         async for chunk in request.stream():
             body += chunk
             if len(body) > limit:
-                raise TooLargeError(f"a body of more than {limit} bytes: send less, or raise frame_bytes_max")
+                raise TooLargeError(
+                    f"a body of more than {limit} bytes: POST the large value to /pointers and send the id of its "
+                    "pointer, or raise frame_bytes_max in [gateway]"
+                )
         return bytes(body)
 
 

@@ -79,6 +79,7 @@ class InputRespondParams(msgspec.Struct, frozen=True):
 class StateGetParams(msgspec.Struct, frozen=True):
     namespace: tuple[str, ...] = ()
     keys: tuple[str, ...] | None = None
+    offload_bytes_min: int | None = None  # rtmem's own: values of so many bytes or more come as pointers
 
 
 Params = SubscribeParams | UnsubscribeParams | RunStartParams | InputRespondParams | StateGetParams

@@ -50,6 +50,14 @@ class _WebSocketProtocol(WebSocketsSansIOProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.transport.set_write_buffer_limits(high=self.settings.send_buffer_bytes)
+        self._fail = self.conn.fail
+        self.conn.fail = self._tell_way_out  # type: ignore[method-assign]
+
+    def _tell_way_out(self, code: int, reason: str = "") -> None:
+        """websockets says how large a frame was; its sender needs to know where to send it instead."""
+        if code == CloseCode.MESSAGE_TOO_BIG and not reason.startswith("more than"):
+            reason = f"over {self.settings.frame_bytes_max} bytes: POST the value to /pointers, send its pointer's id"
+        self._fail(code, reason)
 
     async def send(self, message: Any) -> None:
         if message["type"] != "websocket.close":
