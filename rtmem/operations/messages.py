@@ -128,7 +128,8 @@ def pack_messages(run: list[Any]) -> tuple[bytes, list[bytes]] | None:
     for element in run:
         cls = type(element)
         frame = FRAMES.get(cls)
-        if frame is None or element.__pydantic_extra__:
+        # What is in __dict__ beside the fields, as __dict__.update() leaves it, is not stored by the serialiser.
+        if frame is None or element.__pydantic_extra__ or len(element.__dict__) != len(frame.fields):
             return None
         try:
             state = pack(element.__dict__, refuse, EXACT)

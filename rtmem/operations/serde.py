@@ -34,9 +34,7 @@ class Serde:
     def __init__(self, serializer: SerializerProtocol, compress_bytes_min: int) -> None:
         self._dumps_typed = serializer.dumps_typed
         self._loads_typed = serializer.loads_typed
-        # What a subclass writes and reads is its own affair.
-        is_json_plus = type(serializer) is JsonPlusSerializer
-        self._unpack = unpacker(serializer.loads_typed) if is_json_plus else None
+        self._unpack = unpacker(serializer.loads_typed) if _is_official(serializer) else None
         self._compress_min = compress_bytes_min
 
     def dumps(self, value: Any) -> bytes:
@@ -82,3 +80,13 @@ class Serde:
             raise CorruptRecordError(f"a stored value begins with {stored[:4]!r}, which is no type letter")
         end = 2 + stored[1]
         return self._loads_typed((stored[2:end].decode(), stored[end:]))
+
+
+def _is_official(serializer: SerializerProtocol) -> bool:
+    """Whether this is JsonPlusSerializer as it came: what a subclass, or a hook of one's own, writes and reads is its
+    own affair."""
+    return (
+        type(serializer) is JsonPlusSerializer
+        and not getattr(serializer, "_custom_unpack_ext_hook", True)
+        and vars(serializer).keys().isdisjoint(("dumps_typed", "loads_typed"))
+    )

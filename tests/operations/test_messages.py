@@ -108,6 +108,11 @@ def test_what_was_put_into_a_message_afterwards_is_kept() -> None:
     assert ours == official == [message]
 
 
+def with_more_than_fields(message: BaseMessage) -> BaseMessage:
+    message.__dict__["noted"] = "beside the fields"
+    return message
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -116,6 +121,7 @@ def test_what_was_put_into_a_message_afterwards_is_kept() -> None:
         HumanMessage("a", additional_kwargs={"number": {1: 2}}),
         HumanMessage("a\ud800"),
         HumanMessage("a", extra="field"),
+        with_more_than_fields(HumanMessage("a")),
         AIMessageChunk(content="a"),
         RemoveMessage(id="1"),
         {"role": "user", "content": "a"},
@@ -145,6 +151,24 @@ def test_a_serialiser_of_ones_own_encodes_every_message_itself() -> None:
     serde = Serde(Shouting(), 0)
     stored, _ = serde.dumps_run([HumanMessage("quiet")])
     assert serde.loads(stored) == ["QUIET"]
+
+
+def test_a_hook_of_ones_own_reads_every_message_itself() -> None:
+    serializer = JsonPlusSerializer(__unpack_ext_hook__=lambda code, data: f"extension {code}")
+    serde = Serde(serializer, 0)
+    stored, _ = serde.dumps_run([HumanMessage("a")])
+    assert serde.loads(stored) == serializer.loads_typed(serializer.dumps_typed([HumanMessage("a")])) == ["extension 5"]
+
+
+@pytest.mark.parametrize("method", ["dumps_typed", "loads_typed"])
+def test_a_serialiser_with_a_method_of_ones_own_is_asked_for_every_message(method: str) -> None:
+    serializer = JsonPlusSerializer()
+    asked: list[Any] = []
+    official = getattr(serializer, method)
+    setattr(serializer, method, lambda value: asked.append(value) or official(value))
+    serde = Serde(serializer, 0)
+    assert serde.loads(serde.dumps_run([HumanMessage("a")])[0]) == [HumanMessage("a")]
+    assert len(asked) == 1
 
 
 def test_a_serialiser_that_reads_messages_otherwise_writes_them_itself(monkeypatch: pytest.MonkeyPatch) -> None:
