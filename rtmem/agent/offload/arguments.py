@@ -6,11 +6,13 @@ Only where a tool asks for it. An id that stands in any other argument is text, 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final, get_args
 
+import orjson
 from langchain_core.tools import BaseTool, ToolException
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
@@ -102,8 +104,9 @@ class Arguments:
     @classmethod
     def of(cls, tool: BaseTool, names: Collection[str] = ()) -> Arguments:
         """Those that are marked in a tool's schema, and those named."""
-        types: dict[str, Any] = dict.fromkeys(names)
         schema = tool.args_schema
+        told = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
+        types: dict[str, Any] = {name: _kind(told.get(name)) for name in names}
         for name, field in getattr(schema, "model_fields", {}).items():
             marked = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
             if _is_marked(marked):
@@ -137,6 +140,11 @@ class Arguments:
         try:
             return check.validate_python(value)
         except ValidationError as exc:
+            # Many tools give JSON as text. A model would have passed on what the text says.
+            parsed = _json_in(value)
+            if parsed is not None:
+                with suppress(ValidationError):
+                    return check.validate_python(parsed)
             first = exc.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"][:5])
             raise PointerArgumentError(
@@ -144,6 +152,25 @@ class Arguments:
                 f"{f' (at {where})' if where else ''}: {cut_with_mark(first['msg'], 200)}. Pass another pointer, or "
                 "call a tool that makes such a value."
             ) from exc
+
+
+def _json_in(value: Any) -> Any:
+    """The array or object that a text is in JSON; None if it is none."""
+    if type(value) is not str or not value[:64].lstrip().startswith(("[", "{")):
+        return None
+    try:
+        return orjson.loads(value)
+    except ValueError:
+        return None
+
+
+def _kind(schema: Any) -> Any:
+    """The type to check a named argument against, as far as a schema of JSON tells it."""
+    options = [schema, *schema.get("anyOf", [])] if isinstance(schema, Mapping) else []
+    return next((_KINDS[option["type"]] for option in options if option.get("type") in _KINDS), None)
+
+
+_KINDS: Final[Mapping[Any, type]] = {"array": list, "object": dict}
 
 
 class _Found:

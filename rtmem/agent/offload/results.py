@@ -4,7 +4,7 @@
     text                              a preview with a pointer to it
     JSON (lists, dicts, numbers)      the same; tools get lists and dicts back
     a table, an array, bytes          always a pointer, as no text would be all of it
-    content blocks                    a preview of their texts; images and audio stay, models take them otherwise
+    content blocks                    a preview of their texts; images and files stay, models take them as such
     another object                    a pointer to the text that the model would have read
     (content, artifact)               each by itself; a large artifact becomes its pointer's record, as a dict
     ToolMessage, Command              itself, with its content (its tool messages) treated like results
@@ -31,12 +31,13 @@ from langgraph.types import Command
 from rtmem.agent.offload.counts import Counter
 from rtmem.errors import InvalidRequestError, QuotaExceededError, TooLargeError
 from rtmem.operations import pointers
-from rtmem.operations.pointer_previews import cut, render
+from rtmem.operations.pointer_previews import cut, json_head, render
 from rtmem.operations.pointers import PointerScope
 from rtmem.records import Pointer
 from rtmem.steps import Steps
 
-_NAMES: Final = (
+# With these, ormsgpack takes nothing but the types that JSON has (and bytes).
+_PLAIN_TYPES_ONLY: Final = (
     ormsgpack.OPT_PASSTHROUGH_DATACLASS
     | ormsgpack.OPT_PASSTHROUGH_DATETIME
     | ormsgpack.OPT_PASSTHROUGH_ENUM
@@ -122,8 +123,8 @@ class Results:
         except (QuotaExceededError, TooLargeError) as exc:
             self.counter.add(refused=1)
             why = "no room is left for it" if isinstance(exc, QuotaExceededError) else "it is too large"
-            text = value if type(value) is str else str(value)
-            return f"{cut(text, self.characters_max // 2)}\n[cut here; the rest is not kept, as {why}: ask for less]"
+            begin = _beginning(value, self.characters_max // 2)
+            return f"{begin}\n[cut here; the rest is not kept, as {why}: ask for less]"
         except InvalidRequestError:
             # A table or array of a kind that nothing can store: what LangChain makes of it is all there is.
             return value
@@ -147,6 +148,13 @@ class Results:
         return (yield from pointers.offload(self.scope, value, thread_id=self.thread_id, name=f"{self.name} result"))
 
 
+def _beginning(value: Any, characters_max: int) -> str:
+    # Never `str` of all of a large value; that of a table shows a part of it.
+    if type(value) in (list, dict):
+        return json_head(value, characters_max)
+    return f"{len(value):,} bytes" if type(value) is bytes else cut(str(value), characters_max)
+
+
 def _are_blocks(value: Any) -> bool:
     """What LangChain takes for message content and not for JSON; a list of strings is JSON to us."""
     return (
@@ -159,7 +167,7 @@ def _are_blocks(value: Any) -> bool:
 
 
 def _is_medium(block: Any) -> bool:
-    """An image, audio or file that a model takes as such."""
+    """An image or file that a model takes as such."""
     return type(block) is dict and block.get("type") in _MEDIA and not _CONTENT.isdisjoint(block)
 
 
@@ -206,7 +214,7 @@ def as_kept(value: Any) -> Any:
     if type(value) in (str, bytes) or is_table(value):
         return value
     try:
-        ormsgpack.packb(value, option=_NAMES)
+        ormsgpack.packb(value, option=_PLAIN_TYPES_ONLY)
     except (TypeError, ormsgpack.MsgpackEncodeError):
         return _as_json(value)
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import pytest
@@ -117,6 +118,22 @@ def test_values_are_coerced_as_if_the_model_had_written_them(world: World) -> No
         assert world.call(ToolPointers(pointers).wrap(first), {"rows": pointer.id}).content == "Row(id=0, price=0.0)"
 
 
+@pytest.mark.parametrize("schema", ["model", "JSON"])
+def test_json_that_came_as_text_is_what_it_says(world: World, schema: str) -> None:
+    made: Any = total
+    if schema == "JSON":
+        told = {"type": "object", "properties": {"rows": {"type": "array"}}, "required": ["rows"]}
+        made = StructuredTool(
+            name="total", description="Add up.", args_schema=told, func=lambda rows: str(sum(r["price"] for r in rows))
+        )
+    with world.pointers() as pointers:
+        wrapped = ToolPointers(pointers).wrap(made, by_pointer=["rows"])
+        pointer = world.now(pointers.offload(json.dumps(ROWS), thread_id="t1"))
+        assert world.call(wrapped, {"rows": pointer.id}).content == str(total.func(ROWS))
+        prose = world.now(pointers.offload("[no JSON " * 1_000, thread_id="t1"))
+        assert world.call(wrapped, {"rows": prose.id}).status == "error"
+
+
 def test_a_table_goes_from_tool_to_tool_as_a_table(world: World) -> None:
     pandas = pytest.importorskip("pandas")
 
@@ -155,7 +172,7 @@ def test_arguments_of_tools_that_others_wrote_can_be_named(world: World, kind: s
         rows: list[dict[str, Any]]
         column: str = "price"
 
-    json = {"type": "object", "properties": {"rows": {"type": "array"}, "column": {"type": "string"}}}
+    told = {"type": "object", "properties": {"rows": {"type": "array"}, "column": {"type": "string"}}}
 
     def plain(rows: list[dict[str, Any]], column: str = "price") -> float:
         """Add up a column."""
@@ -164,7 +181,7 @@ def test_arguments_of_tools_that_others_wrote_can_be_named(world: World, kind: s
     made: Any = plain
     if kind != "function":
         made = StructuredTool(
-            name="plain", description="Add up.", args_schema=Arguments if kind == "model" else json, func=plain
+            name="plain", description="Add up.", args_schema=Arguments if kind == "model" else told, func=plain
         )
     with world.pointers() as pointers:
         wrapped = ToolPointers(pointers).wrap(made, by_pointer=["rows"])

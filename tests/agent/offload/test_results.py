@@ -186,6 +186,10 @@ def test_a_result_that_cannot_be_kept_is_cut_and_the_model_is_told(
         assert len(message.content) < 4_000
         assert why in message.content
         assert (edge.counts.refused, edge.counts.offloaded) == (1, 0)
+        rows = world.call(edge.wrap(returning(ROWS)), {}).content
+        assert rows.startswith('[{"id":0,"name":"item 0","price":0.0}')
+        assert why in rows
+        assert world.call(edge.wrap(returning(bytes(2_000))), {}).content.startswith("2,000 bytes\n[cut")
         large = edge.wrap(returning(("found", ROWS), response_format="content_and_artifact"))
         assert world.call(large, {}).artifact == ROWS
 
