@@ -16,9 +16,18 @@ from redis.crc import key_slot
 from rtmem.checkpoint import AsyncRedisSaver
 from rtmem.drivers import AsyncDriver, SyncDriver
 from rtmem.drivers.cluster import _plain_url, slot_of
-from rtmem.errors import AuthenticationError, CommandError, ConfigError, ServerUnavailableError, StaleWriterError
+from rtmem.errors import (
+    AuthenticationError,
+    CommandError,
+    ConfigError,
+    PointerExpiredError,
+    ServerUnavailableError,
+    StaleWriterError,
+)
 from rtmem.operations import event_log
+from rtmem.pointers import AsyncPointers
 from rtmem.records import LOG_LAYOUT, LogEvent, LogGroup
+from rtmem.settings import Pointers
 from rtmem.steps import Batch
 from tests.drivers.colours import COLOURS, Colour, talking
 from tests.drivers.processes import Process, eventually, spawning
@@ -241,6 +250,40 @@ async def test_a_large_value_is_saved_on_a_cluster(cluster: Cluster) -> None:
         assert found is not None
         assert found.checkpoint["channel_values"] == {"big": "x" * 1_000_000}
         assert [thread.config async for thread in saver.alist(None)]
+
+
+async def test_pointers_and_the_fate_of_their_threads_work_on_a_cluster(cluster: Cluster) -> None:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import empty_checkpoint
+
+    settings = Pointers(chunk_bytes=1_024, batch_bytes=4_096, grace_ms=1)
+    large = "".join(f"line {number}\n" for number in range(3_000))
+    async with (
+        AsyncPointers(cluster.url, principal="ann", settings=settings) as pointers,
+        AsyncRedisSaver.from_conn_string(cluster.url, principal="ann") as saver,
+    ):
+        checkpoint = empty_checkpoint()
+        for thread_id in ("t1", "t2"):
+            config: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
+            await saver.aput(config, checkpoint, {}, {})
+        made = [await pointers.offload(value, thread_id="t1") for value in ("small", large, large)]
+        assert [await pointers.resolve(pointer) for pointer in made] == ["small", large, large]
+        assert (await pointers.slice(made[1], "lines", 2_999)).content == "line 2999\n"
+        assert (await pointers.search(made[2], "line 2999")).matches[0].line == 2_999
+        assert len((await pointers.list("t1")).pointers) == 3
+        await saver.acopy_thread("t1", "copy")
+        await saver.adelete_thread("t1")
+        assert await pointers.resolve(made[1]) == large
+        await saver.adelete_thread("copy")
+        with pytest.raises(PointerExpiredError):
+            await pointers.resolve(made[1])
+        kept = await pointers.offload(large, thread_id="t2")
+        await pointers.offload("of a thread that never was", thread_id="t3")
+        while (await pointers.usage()).pointers > 1:
+            await pointers.sweep()
+        assert await pointers.resolve(kept) == large
+        report = await pointers.inspect()
+        assert report.sound, report
 
 
 async def test_the_event_log_works_on_a_cluster(cluster: Cluster) -> None:

@@ -156,7 +156,7 @@ local function begin(keys, argv)
   if redis.call('HEXISTS', h, 'b' .. argv[2]) == 1 then return {'have'} end
   if redis.call('HEXISTS', h, 'k' .. id) == 1 then return {'go'} end -- sent again after a lost connection
   local used = sum_of(keys, 'bytes') + sum_of(keys, 'uploading')
-  if argv[5] ~= '0' and used + tonumber(argv[4]) > tonumber(argv[5]) then return {'quota', whole(used)} end
+  if argv[5] ~= '0' and used + tonumber(argv[4]) > tonumber(argv[5]) then return {'quota', used} end
   redis.call('HSET', h, 'v', LAYOUT, 'k' .. id, argv[3] .. ' ' .. argv[4])
   redis.call('ZADD', keys[3], whole(now_ms() + tonumber(argv[6])), 'k' .. id)
   add_to(keys, 'uploading', tonumber(argv[4]))
@@ -189,7 +189,7 @@ local function commit(keys, argv)
     if serves then
       for number = 0, mine.chunks - 1 do redis.call('PERSIST', chunk_key(keys, id, number)) end
     end
-    return {'ok', whole(own.created), whole(own.expires)}
+    return {'ok', own.created, own.expires}
   end
   if not there and (not mine or (mode == 'claimed' and not claim)) then return refuse({'late'}) end
   local now = now_ms()
@@ -199,7 +199,7 @@ local function commit(keys, argv)
   if not there then bytes = bytes + mine.stored + mine.bytes end
   local promised = tonumber(found[7] or '0') - (claim and tonumber(claim:match('%d+$')) or 0)
   if argv[8] ~= '0' and used + promised + bytes > tonumber(argv[8]) then
-    return refuse({'quota', whole(used + promised)})
+    return refuse({'quota', used + promised})
   end
   local fields = {'r' .. id, raw, 'n' .. key, whole(tonumber(found[5] or '0') + 1), 'bytes', whole(used + bytes)}
   local function set(field, value)
@@ -219,9 +219,9 @@ local function commit(keys, argv)
   redis.call('HSET', h, unpack(fields))
   if claim then drop_claim(keys, id) end
   redis.call('ZADD', keys[4], 0, string.format('%013.0f', now) .. id)
-  if expires > 0 then redis.call('ZADD', keys[3], whole(expires), 'x' .. id) end
+  if expires > 0 then redis.call('ZADD', keys[3], expires, 'x' .. id) end
   if argv[6] ~= '' then add_pin(keys, id, argv[6], now + tonumber(argv[7])) end
-  return {'ok', whole(now), whole(expires)}
+  return {'ok', now, expires}
 end
 
 -- An upload that will not be finished.  ARGV  1 id
