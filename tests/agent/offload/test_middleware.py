@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import InjectedToolCallId, tool
-from langgraph.prebuilt import InjectedState
+from langchain_core.tools import BaseTool, InjectedToolCallId, tool
+from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command
 
 import rtmem.agent
@@ -134,6 +134,34 @@ def test_state_and_call_ids_are_injected_as_ever(world: World) -> None:
         messages = world.run([stateful], [call(stateful={}), say("done")], middleware=[PointerMiddleware(pointers)])
         (result,) = (message for message in messages if isinstance(message, ToolMessage))
         assert world.now(pointers.resolve(pointer_in(result.content))) == "2 messages " * 1_000
+
+
+@pytest.mark.parametrize("by", ["middleware", "wrap"])
+def test_the_runtime_is_injected_as_ever(world: World, by: str) -> None:
+    with world.pointers() as pointers:
+        edge = ToolPointers(pointers)
+        tools: list[Any] = [running, Running()] if by == "middleware" else [edge.wrap(running), edge.wrap(Running())]
+        middleware = [PointerMiddleware(pointers)] if by == "middleware" else []
+        messages = world.run(tools, [call(running={}, classy={"times": 1_000}), say("done")], middleware=middleware)
+        first, second = (message for message in messages if isinstance(message, ToolMessage))
+        assert world.now(pointers.resolve(pointer_in(first.content))) == "t1 call-1-0 " * 1_000
+        assert world.now(pointers.resolve(pointer_in(second.content))) == "t1 call-1-1 " * 1_000
+
+
+@tool
+def running(runtime: ToolRuntime) -> str:
+    """Look at the run."""
+    return f"{runtime.config['configurable']['thread_id']} {runtime.tool_call_id} " * 1_000
+
+
+class Running(BaseTool):
+    """The same as a class."""
+
+    name: str = "classy"
+    description: str = "Look at the run."
+
+    def _run(self, times: int, runtime: ToolRuntime) -> str:
+        return f"{runtime.config['configurable']['thread_id']} {runtime.tool_call_id} " * times
 
 
 @tool
