@@ -59,6 +59,7 @@ def put(
     """
     place = place_of(scope, config)
     check_id(checkpoint["id"], "checkpoint_id")
+    checkpoint = _as_of_now(checkpoint)
     merged: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
     stored_metadata = scope.serde.dumps(merged)
     member = place.member(checkpoint["id"])
@@ -93,6 +94,16 @@ def _move_out(draft: Draft, offloads: Offloads) -> Steps[list[Argument]]:
     for number, stored in draft.fresh.offloaded.items():
         references += (number, (yield from offloads.store(stored)))
     return references
+
+
+def _as_of_now(checkpoint: Checkpoint) -> Checkpoint:
+    """`checkpoint` with lists of its own. Encoding takes turns with other tasks, and is done again when the memory of
+    the thread was outdated; a channel may go on appending to its list meanwhile (`Topic.checkpoint` hands out its own).
+    """
+    values = {
+        name: value.copy() if type(value) is list else value for name, value in checkpoint["channel_values"].items()
+    }
+    return {**checkpoint, "channel_values": values}
 
 
 def _put(

@@ -100,8 +100,7 @@ class Draft:
         old = self._known.channels.get(name) if self._known else None
         cut = Cut(old.image if old and old.image else ListImage())
         mark = len(self.fresh.small)
-        # A copy of the list: between two slices another task may append to it.
-        yield from split_list(value.copy(), cut, self._serde, self.fresh, self._settings.piece_bytes_min)
+        yield from split_list(value, cut, self._serde, self.fresh, self._settings.piece_bytes_min)
         alone = len(cut.tail) == 1 and not cut.kept and len(self.fresh.small) > mark
         if alone and len(self.fresh.small[-1]) <= self._settings.inline_bytes_max:
             stored = self.fresh.small.pop()

@@ -21,7 +21,7 @@ from rtmem.errors import (
     WrongColourError,
 )
 from tests.checkpoint.colours import Savers, inspect
-from tests.checkpoint.talks import at, grow, message, put, same
+from tests.checkpoint.talks import at, checkpoint_of, grow, message, put, same
 
 
 def test_what_is_put_is_read_and_another_process_reads_it_too(savers: Savers) -> None:
@@ -239,6 +239,21 @@ async def test_256_concurrent_reads_on_a_default_saver_all_answer(redis_url: str
         found = await asyncio.gather(*(saver.aget_tuple(at("t")) for _ in range(256)))
         assert all(tuple_ is not None for tuple_ in found)
         assert len({id(tuple_) for tuple_ in found}) == 256
+
+
+@pytest.mark.anyio
+async def test_what_is_appended_to_a_channel_after_a_put_began_is_not_in_it(redis_url: str, redis_client: Any) -> None:
+    async with AsyncRedisSaver.from_conn_string(redis_url) as saver:
+        log = ["first"]
+        checkpoint, new = checkpoint_of(saver, {"long": [message(number) for number in range(10_000)], "log": log})
+        checkpoint["channel_versions"] = {"long": new["long"], "log": new["log"]}  # the order in which they are encoded
+        putting = asyncio.create_task(saver.aput(at("t"), checkpoint, {"step": 1}, new))
+        await asyncio.sleep(0)  # it has begun, and may be anywhere in the long list
+        log.append("second")
+        await putting
+        found = await saver.aget_tuple(at("t"))
+        assert found is not None
+        assert found.checkpoint["channel_values"]["log"] == ["first"]
 
 
 @pytest.mark.anyio
