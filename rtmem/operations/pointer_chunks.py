@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -52,7 +52,7 @@ class Manifest:
     host: str
     stored_bytes: int
     chunks: int
-    columns: tuple[array[float], ...]  # ends of the chunks in bytes, characters, line ends, items
+    ends: array[float]  # of each chunk in bytes, characters, line ends and items: four numbers in a row
     sums: bytes
 
     @classmethod
@@ -62,8 +62,7 @@ class Manifest:
         chunks = int(count)
         sums = _HEAD.size + _ENDS_BYTES * chunks
         ends = array("d", raw[_HEAD.size : sums])
-        columns = (ends[::4], ends[1::4], ends[2::4], ends[3::4])
-        return cls(codec.decode(), host.decode(), int(stored), chunks, columns, raw[sums : sums + _SUM_BYTES * chunks])
+        return cls(codec.decode(), host.decode(), int(stored), chunks, ends, raw[sums : sums + _SUM_BYTES * chunks])
 
     @property
     def size(self) -> int:
@@ -72,19 +71,23 @@ class Manifest:
 
     def total(self, column: int) -> int:
         """How many bytes, characters, line ends or items the value has."""
-        return int(self.columns[column][-1]) if self.chunks else 0
+        return int(self.ends[column - 4]) if self.chunks else 0
 
     def begin(self, number: int, column: int) -> int:
         """Where chunk `number` begins."""
-        return int(self.columns[column][number - 1]) if number else 0
+        return int(self.ends[4 * number - 4 + column]) if number else 0
 
     def end(self, number: int, column: int) -> int:
         """Where chunk `number` ends."""
-        return int(self.columns[column][number])
+        return int(self.ends[4 * number + column])
 
     def chunk_at(self, position: int, column: int) -> int:
         """The chunk that holds `position`; the number of chunks if it is at or behind the end."""
-        return bisect_right(self.columns[column], position)
+        return bisect_right(range(self.chunks), position, key=lambda number: self.end(number, column))
+
+    def chunk_with_line_end(self, count: int) -> int:
+        """The chunk in which line end number `count`, from 1, stands."""
+        return bisect_left(range(self.chunks), count, key=lambda number: self.end(number, 2))
 
     def open(self, number: int, stored: bytes | None, pointer_id: str) -> bytes:
         """Chunk `number` as it was offloaded. Raises CorruptRecordError if it is gone or is not what it was."""

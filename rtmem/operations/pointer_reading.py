@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -254,7 +253,7 @@ class _Cut:
             return 0
         manifest = opened.manifest
         # The chunk in which the line before it ends.
-        number = bisect_left(manifest.columns[2], line)
+        number = manifest.chunk_with_line_end(line)
         (chunk,) = yield from opened.chunks([number])
         rest = chunk.split(b"\n", line - manifest.begin(number, 2))[-1]
         return manifest.end(number, 0) - len(rest)

@@ -242,10 +242,12 @@ def _json_items(value: Any) -> Generator[None, None, list[bytes] | None]:
                 items += [_json(item) for item in value[at : at + _ITEMS_PER_SLICE]]
                 yield
         elif type(value) is dict:
-            for name, item in value.items():
+            for at, (name, item) in enumerate(list(value.items()), 1):  # others may change it in between
                 if type(name) is not str:
                     return None
                 items.append(orjson.dumps(name) + b":" + _json(item))
+                if at % _ITEMS_PER_SLICE == 0:
+                    yield
         else:
             items.append(_json(value))
     except (TypeError, ormsgpack.MsgpackEncodeError):
