@@ -154,16 +154,16 @@ class InThread(BaseCheckpointSaver[Any]):
 
 
 @asynccontextmanager
-async def open_saver(name: str, redis_url: str) -> AsyncIterator[BaseCheckpointSaver[Any]]:
+async def open_saver(name: str, redis_url: str, **options: Any) -> AsyncIterator[BaseCheckpointSaver[Any]]:
     """One of the four savers by its class name, ready for async calls."""
     if name in ("AsyncRedisSaver", "AsyncShallowRedisSaver"):
         kind: Any = {"AsyncRedisSaver": AsyncRedisSaver, "AsyncShallowRedisSaver": AsyncShallowRedisSaver}[name]
-        async with kind.from_conn_string(redis_url) as saver:
+        async with kind.from_conn_string(redis_url, **options) as saver:
             await saver.asetup()
             yield saver
     else:
         sync_kind: Any = {"RedisSaver": RedisSaver, "ShallowRedisSaver": ShallowRedisSaver}[name]
-        context = sync_kind.from_conn_string(redis_url)
+        context = sync_kind.from_conn_string(redis_url, **options)
         saver = await anyio.to_thread.run_sync(context.__enter__)
         try:
             await anyio.to_thread.run_sync(saver.setup)
@@ -193,6 +193,19 @@ async def test_shallow_saver_keeps_every_promise_but_the_named_ones(
 ) -> None:
     async with open_saver(name, redis_url) as saver:
         if promise.__name__ in SHALLOW_CANNOT:
+            with pytest.raises((AssertionError, UnsupportedError)):
+                await promise(saver)
+        else:
+            await promise(saver)
+
+
+@pytest.mark.parametrize("promise", ALL_PROMISES)
+@pytest.mark.parametrize("name", ["AsyncRedisSaver", "ShallowRedisSaver"])
+async def test_a_saver_that_moves_every_value_out_keeps_the_same_promises(
+    name: str, promise: Promise, redis_url: str, redis_client: redis.Redis
+) -> None:
+    async with open_saver(name, redis_url, offload_bytes_min=1) as saver:
+        if name in SHALLOW and promise.__name__ in SHALLOW_CANNOT:
             with pytest.raises((AssertionError, UnsupportedError)):
                 await promise(saver)
         else:
