@@ -21,6 +21,7 @@ from rtmem.checkpoint import AsyncRedisSaver, AsyncShallowRedisSaver, RedisSaver
 from rtmem.errors import ConfigError, NotDurableError
 from rtmem.settings import Ack, Checkpoint
 from tests.crash.faults import Disk
+from tests.drivers.colours import patient_clock
 from tests.drivers.processes import Process, Spawn, spawning
 
 pytestmark = pytest.mark.anyio
@@ -59,9 +60,15 @@ class Face:
         return await anyio.to_thread.run_sync(partial(getattr(self.saver, verb), *args))
 
 
+def patient(saver: Any) -> Any:
+    """`saver`, which does not doubt a proof for the slowness of this machine."""
+    saver.promise(saver.settings.ack).clock = patient_clock
+    return saver
+
+
 @asynccontextmanager
 async def opened(kind: Any, server: Process) -> AsyncIterator[Face]:
-    made = kind(server.url, ack="fsync", settings=PATIENT)
+    made = patient(kind(server.url, ack="fsync", settings=PATIENT))
     try:
         yield Face(made)
     finally:
@@ -171,7 +178,7 @@ async def test_langgraphs_durability_decides_when_and_ack_how_durable(server: Pr
     async def run(durability: Durability) -> None:
         thread = config(durability)
         async with AsyncRedisSaver.from_conn_string(server.url, ack="fsync", settings=PATIENT) as saver:
-            graph = three_steps().compile(checkpointer=saver)
+            graph = three_steps().compile(checkpointer=patient(saver))
             await graph.ainvoke({"done": [durability]}, thread, durability=durability)
             newest = await saver.aget_tuple(thread)
             assert newest is not None
@@ -190,7 +197,7 @@ async def test_a_replica_has_the_checkpoint_when_the_call_returns(ack: Ack, spaw
     master = spawn(*conf).wait_until_answering()
     replica = spawn(*conf, f"replicaof 127.0.0.1 {master.port}").wait_until_answering()
     async with AsyncRedisSaver.from_conn_string(master.url, ack=ack, settings=PATIENT) as saver:
-        await put(Face(saver), "text")
+        await put(Face(patient(saver)), "text")
     master.kill()
     with replica.client() as client:
         client.replicaof("NO", "ONE")

@@ -81,8 +81,8 @@ def chat(pause_s: float = 0.0, *, words_max: int | None = None, gate: anyio.Even
     return builder.compile(checkpointer=InMemorySaver())
 
 
-def approval() -> Graph:
-    """Asks a person, then says what it was told."""
+def approval(gate: anyio.Event | None = None) -> Graph:
+    """Asks a person, then says what it was told; its last node reports, and then waits for `gate` if there is one."""
 
     async def ask(state: MessagesState) -> dict[str, Any]:
         told = interrupt({"question": "really?"})
@@ -90,6 +90,8 @@ def approval() -> Graph:
 
     async def after(state: MessagesState) -> dict[str, Any]:
         get_stream_writer()({"name": "progress", "done": True})
+        if gate is not None:
+            await gate.wait()
         return {}
 
     builder = StateGraph(MessagesState)
@@ -122,10 +124,10 @@ def failing() -> Graph:
     return builder.compile(checkpointer=InMemorySaver())
 
 
-def nested() -> Graph:
+def nested(child: Graph | None = None) -> Graph:
     """A chat graph inside another one."""
     builder = StateGraph(MessagesState)
-    builder.add_node("child", chat())
+    builder.add_node("child", child or chat())
     builder.add_edge(START, "child")
     return builder.compile(checkpointer=InMemorySaver())
 

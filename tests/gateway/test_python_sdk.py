@@ -12,7 +12,7 @@ from langgraph_sdk import get_client, get_sync_client
 from langgraph_sdk.errors import AuthenticationError
 
 from tests.gateway.conftest import Served, ServeGateway
-from tests.gateway.graphs import chat
+from tests.gateway.graphs import approval, chat, nested
 from tests.gateway.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.anyio
@@ -22,8 +22,11 @@ def said(text: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}]}
 
 
-async def tokens_of(thread: Any) -> list[list[str]]:
-    """The tokens of each message of the run at work.
+async def tokens_of(thread: Any, gate: anyio.Event | None = None) -> list[list[str]]:
+    """The tokens of each message of the run at work, which may wait for `gate` until one was heard.
+
+    The SDK opens streams when they are first read. One that is opened after the end of the run hears nothing of it if
+    another one of the same client has heard that end, as it should be.
 
     A task for each message: iterating `message.text` inside `async for message in thread.messages` starves the SDK's
     own pump, and both wait for ever.
@@ -33,6 +36,8 @@ async def tokens_of(thread: Any) -> list[list[str]]:
     async def collect(message: Any, into: list[str]) -> None:
         async for token in message.text:
             into.append(token)
+            if gate is not None:
+                gate.set()
 
     async with anyio.create_task_group() as tasks:
         async for message in thread.messages:
@@ -47,11 +52,12 @@ BOTH = pytest.mark.parametrize("transport", ["websocket", "sse"])
 
 @BOTH
 async def test_a_run_streams_its_message_token_by_token(serve_gateway: ServeGateway, transport: Transport) -> None:
-    async with serve_gateway() as served:
+    gate = anyio.Event()
+    async with serve_gateway(graphs={"gated": chat(words_max=0, gate=gate)}) as served:
         async with get_client(url=served.url, api_key="token-of-alice") as client:
-            async with client.threads.stream("t", assistant_id="slow", transport=transport) as thread:
+            async with client.threads.stream("t", assistant_id="gated", transport=transport) as thread:
                 await thread.run.start(input=said("hello 8"))
-                (tokens,) = await tokens_of(thread)
+                (tokens,) = await tokens_of(thread, gate)
                 output = await thread.output
         assert tokens == ["You said hello 8:", *(f" word{n}" for n in range(8))]
         assert output["messages"][-1]["content"][0]["text"] == "".join(tokens)
@@ -103,20 +109,24 @@ async def served_idle(served: Served, thread_id: str) -> None:
 async def test_values_are_told_after_each_step_and_end_in_the_stored_state(
     serve_gateway: ServeGateway, transport: Transport
 ) -> None:
-    async with serve_gateway() as served:
+    gate = anyio.Event()
+    async with serve_gateway(graphs={"gated": chat(words_max=0, gate=gate)}) as served:
         async with get_client(url=served.url, api_key="token-of-alice") as client:
-            async with client.threads.stream("t", assistant_id="slow", transport=transport) as thread:
+            async with client.threads.stream("t", assistant_id="gated", transport=transport) as thread:
                 await thread.run.start(input=said("hello 2"))
-                snapshots = [snapshot async for snapshot in thread.values]
+                snapshots = []
+                async for snapshot in thread.values:
+                    snapshots.append(snapshot)
+                    gate.set()
             state = await client.threads.get_state("t")
-        graph = served.gateway.runs._graph("alice", "slow")
+        graph = served.gateway.runs._graph("alice", "gated")
         stored = await graph.aget_state({"configurable": {"thread_id": "t"}})
         messages = [message.model_dump() for message in stored.values["messages"]]
         assert state["values"]["messages"] == snapshots[-1]["messages"] == messages
         assert [len(snapshot["messages"]) for snapshot in snapshots[-2:]] == [1, 2]
         assert state["next"] == []
         assert state["checkpoint"]["checkpoint_id"] == stored.config["configurable"]["checkpoint_id"]
-        assert state["metadata"]["assistant_id"] == "slow"
+        assert state["metadata"]["assistant_id"] == "gated"
 
 
 @BOTH
@@ -166,23 +176,31 @@ async def test_a_failing_graph_fails_the_output_with_its_error(serve_gateway: Se
 
 @BOTH
 async def test_subgraphs_are_discovered_with_their_messages(serve_gateway: ServeGateway, transport: Transport) -> None:
-    async with serve_gateway() as served:
+    gate = anyio.Event()
+    async with serve_gateway(graphs={"nested": nested(chat(words_max=0, gate=gate))}) as served:
         async with get_client(url=served.url, api_key="token-of-alice") as client:
             async with client.threads.stream("t", assistant_id="nested", transport=transport) as thread:
                 await thread.run.start(input=said("deep"))
-                children = [child async for child in thread.subgraphs]
+                children = []
+                async for child in thread.subgraphs:
+                    children.append(child)
+                    gate.set()
                 assert [child.graph_name for child in children] == ["child"]
                 assert children[0].status == "completed"
 
 
 async def test_custom_events_reach_their_extension(serve_gateway: ServeGateway) -> None:
-    async with serve_gateway() as served:
+    gate = anyio.Event()
+    async with serve_gateway(graphs={"approval": approval(gate)}) as served:
         async with get_client(url=served.url, api_key="token-of-alice") as client:
             async with client.threads.stream("t", assistant_id="approval", transport="websocket") as thread:
                 await thread.run.start(input=said("do it"))
                 await eventually(lambda: thread.interrupted)
                 await thread.run.respond("yes")
-                events = [event async for event in thread.subscribe(["custom:progress"])]
+                events = []
+                async for event in thread.subscribe(["custom:progress"]):
+                    events.append(event)
+                    gate.set()
         assert [event["params"]["data"]["done"] for event in events] == [True]
 
 

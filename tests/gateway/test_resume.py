@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 import redis
@@ -16,6 +17,7 @@ from rtmem.keys import Keys
 from rtmem.records import LOG_LAYOUT
 from rtmem.settings import Gateway, Redis, Settings
 from tests.gateway.conftest import TOKENS, ServeGateway
+from tests.gateway.graphs import chat
 from tests.gateway.process import GatewayProcess
 from tests.gateway.raw import RawClient, raw_client, seqs_of, text_in
 from tests.gateway.relay import relay_to
@@ -85,12 +87,14 @@ async def test_reconnecting_at_every_seq_gives_the_rest(serve_gateway: ServeGate
 
 @pytest.mark.parametrize("transport", ["websocket", "sse"])
 async def test_the_python_sdk_streams_on_over_a_cut_connection(serve_gateway: ServeGateway, transport: Any) -> None:
-    async with serve_gateway() as served, relay_to(served.url) as relay:
+    gate = anyio.Event()
+    gated = chat(0.02, words_max=0, gate=gate)
+    async with serve_gateway(graphs={"gated": gated}) as served, relay_to(served.url) as relay:
         async with get_client(url=relay.url, api_key="token-of-alice") as client:
-            async with client.threads.stream("t", assistant_id="slow", transport=transport) as thread:
+            async with client.threads.stream("t", assistant_id="gated", transport=transport) as thread:
                 relay.cut_after(b" word5", b" word15")
                 await thread.run.start(input=said("hello 30"))
-                (tokens,) = await tokens_of(thread)
+                (tokens,) = await tokens_of(thread, gate)
                 output = await thread.output
     assert relay.cuts == 2
     assert "".join(tokens) == words(30)
