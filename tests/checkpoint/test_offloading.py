@@ -277,7 +277,7 @@ def test_a_refused_put_frees_what_it_had_stored(savers: Savers) -> None:
 
 @pytest.mark.parametrize("verb", ["put", "put_writes"])
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("nth", range(4))
+@pytest.mark.parametrize("nth", [0, 1, 4, 5])
 def test_a_put_that_breaks_anywhere_leaves_only_what_a_sweep_frees(
     savers: Savers, verb: str, after: bool, nth: int
 ) -> None:

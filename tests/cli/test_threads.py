@@ -34,6 +34,21 @@ def test_a_thread_in_order_is_counted_and_a_damaged_one_fails(
     assert any("nothing refers to pieces 999" in problem for problem in report["problems"])
 
 
+def test_values_at_pointers_are_counted_and_one_that_is_gone_fails(
+    env: dict[str, str], redis_url: str, redis_client: redis.Redis
+) -> None:
+    with RedisSaver(redis_url, principal="alice", offload_bytes_min=1_000) as saver:
+        put(saver, at("t"), {"a": "a" * 2_000, "b": "b" * 2_000})
+    command = ("doctor", "threads", "t", "--principal", "alice", "--redis-url", redis_url)
+    done = rtmem(*command, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "at pointers   2 values" in done.stdout
+    redis_client.delete(*redis_client.keys("rtmem:p:*:c:*")[:1])
+    done = rtmem(*command, env=env)
+    assert done.returncode == 1
+    assert "1 of 1 chunks are gone" in done.stdout
+
+
 def test_a_thread_is_found_without_naming_the_principal_of_rtmem_up(env: dict[str, str], redis_url: str) -> None:
     with RedisSaver(redis_url, principal="local") as saver:
         put(saver, at("just chatted"), {"n": 1})

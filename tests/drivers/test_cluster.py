@@ -223,9 +223,10 @@ async def test_a_blocking_read_outlasts_the_deadline_of_others(colour: Colour, c
         assert await talker.answer(command, lane="blocking", timeout_ms=60_000) == [None]
 
 
-async def test_the_saver_conforms_on_a_cluster(cluster: Cluster) -> None:
+@pytest.mark.parametrize("offload_bytes_min", [0, 1])
+async def test_the_saver_conforms_on_a_cluster(cluster: Cluster, offload_bytes_min: int) -> None:
     async def saver() -> AsyncIterator[AsyncRedisSaver]:
-        async with AsyncRedisSaver.from_conn_string(cluster.url) as made:
+        async with AsyncRedisSaver.from_conn_string(cluster.url, offload_bytes_min=offload_bytes_min) as made:
             await made.asetup()
             yield made
 
@@ -235,10 +236,11 @@ async def test_the_saver_conforms_on_a_cluster(cluster: Cluster) -> None:
     assert len(report.results) == len(Capability)
 
 
-async def test_a_large_value_is_saved_on_a_cluster(cluster: Cluster) -> None:
+@pytest.mark.parametrize("offload_bytes_min", [0, 1_000])
+async def test_a_large_value_is_saved_on_a_cluster(cluster: Cluster, offload_bytes_min: int) -> None:
     from langgraph.checkpoint.base import empty_checkpoint
 
-    async with AsyncRedisSaver.from_conn_string(cluster.url) as saver:
+    async with AsyncRedisSaver.from_conn_string(cluster.url, offload_bytes_min=offload_bytes_min) as saver:
         checkpoint = empty_checkpoint()
         checkpoint["channel_values"] = {"big": "x" * 1_000_000}
         checkpoint["channel_versions"] = {"big": "1"}
