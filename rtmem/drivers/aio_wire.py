@@ -50,8 +50,15 @@ class Wire(asyncio.Protocol):
 
     async def connect(self, pool: Any, timeout_s: float) -> None:
         connection = clients.new_connection(pool, timeout_s)
+        task = asyncio.current_task()
+        assert task is not None
+        cancelled = task.cancelling()
         try:
             await connection.connect()
+            # redis-py sends with asyncio.wait_for, which before Python 3.12 loses a cancellation that comes in the tick
+            # in which it ends: the caller who gave up would wait for its answer all the same.
+            if task.cancelling() > cancelled:
+                raise asyncio.CancelledError
         except BaseException as exc:
             await connection.disconnect(nowait=True)
             if isinstance(exc, Exception):

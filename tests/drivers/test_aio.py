@@ -200,6 +200,17 @@ async def test_cancelling_while_connecting_leaks_no_connection(spawn: Spawn) -> 
     gc.collect()
 
 
+async def test_cancelling_while_connecting_is_never_lost(redis_url: str) -> None:
+    for ticks in range(60):
+        async with connected(redis_url) as driver:
+            task = asyncio.create_task(driver.answer(batch(BLOCK, lane="blocking", timeout_ms=90_000)))
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task], timeout=30)
+            assert task.cancelled(), f"not cancelled after {ticks} ticks"
+
+
 async def test_a_caller_in_a_hurry_does_not_break_what_others_have_under_way(spawn: Spawn) -> None:
     server = spawn().wait_until_answering()
     async with connected(server.url, deadline_ms=60_000) as driver:
