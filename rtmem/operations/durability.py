@@ -23,7 +23,9 @@ That process must be the one that executed the write: a server that was restarte
 over, can prove nothing about it. So each batch of a durable operation carries an INFO too.
 
 What this cannot see: an fsync that fails in the very second in which an AOF rewrite starts, whose own fsync clears the
-status. Under `always` none of this arises: the server exits at a failed fsync, before it answers.
+status; and one that failed while nobody looked, whose hole later writes lie behind. An embedded Redis is looked at
+twice a second (server/recovery.py). Under `always` none of this arises: the server exits at a failed fsync, before it
+answers.
 
 Not in a Redis Cluster: WAITAOF speaks of one node, and redis-py gives no hold on which.
 """
@@ -32,6 +34,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -58,6 +61,7 @@ STRENGTH: Final[dict[Ack, int]] = {"memory": 0, "fsync": 1, "replica": 2}
 
 LOOK_MS: Final = 50
 _REMEMBERED_S: Final = 0.9
+_REWRITE_PAUSE_S: Final = 8.0  # a rewrite forks the server; on a disk that is still sick it fails
 _EXCHANGE_MS: Final = 2_000  # one step of waiting, with connecting and answering
 _WHO: Final[Command] = ("INFO", "server", "replication")
 _STATUS: Final[Command] = ("INFO", "server", "replication", "persistence")
@@ -77,22 +81,44 @@ class Watch:
     Under everysec Redis reports a failed fsync until the next one succeeds, which begins a second after the failed one
     began, at the earliest. So of two looks at most 900 ms apart, both at a moment when no fsync is under way, the
     second sees every failure of an fsync that began between them.
+
+    And what a failed fsync has lost is a hole in the log, which no start gets past: an fsync that succeeds behind it
+    proves nothing, until a rewrite that began after the failure has succeeded.
     """
 
     looked_s: float = -inf
     quiet_s: float = -inf  # the last look that found no fsync under way
     failed_s: float = -inf  # what was written before this may have been lost by a failure that was seen
     unseen_s: float = -inf  # what was written before this may have been lost by a failure that nobody saw
+    broken: tuple[str, int] | None = None  # the log may have a hole: run_id, and how many rewrites had begun by then
+    asked_s: float = -inf  # when a rewrite was asked for
 
     def note(self, fields: dict[str, str], began_s: float, ended_s: float) -> None:
         """Take in an INFO that was answered between the two times."""
         self.looked_s = max(self.looked_s, began_s)
         if fields.get("aof_last_write_status") != "ok":
             self.failed_s = max(self.failed_s, ended_s)
+            self.broken = (fields.get("run_id", ""), int(fields.get("aof_rewrites", 0)))
+        elif self.broken and _was_written_anew(fields, *self.broken):
+            self.broken = None
         if ended_s - self.quiet_s > _REMEMBERED_S:
             self.unseen_s = max(self.unseen_s, ended_s - _REMEMBERED_S)
         if fields.get("aof_pending_bio_fsync", "0") == "0":
             self.quiet_s = max(self.quiet_s, began_s)
+
+    def owes_rewrite(self, fields: dict[str, str], now_s: float) -> bool:
+        """Whether to ask for a rewrite now: Redis has forgotten the failure, and so may all others have."""
+        idle = fields.get("aof_rewrite_in_progress") == fields.get("aof_rewrite_scheduled") == "0"
+        forgotten = self.broken is not None and fields.get("aof_last_write_status") == "ok"
+        return forgotten and idle and now_s - self.asked_s > _REWRITE_PAUSE_S
+
+
+def _was_written_anew(fields: dict[str, str], run_id: str, rewrites: int) -> bool:
+    """Whether a rewrite that began later has succeeded; or another life of the server, or another server, answers."""
+    if fields.get("run_id", "") != run_id:
+        return True
+    succeeded = fields.get("aof_rewrite_in_progress") == "0" and fields.get("aof_last_bgrewrite_status") == "ok"
+    return succeeded and int(fields.get("aof_rewrites", 0)) > rewrites
 
 
 @dataclass(slots=True)
@@ -312,9 +338,18 @@ def _wait(promise: Promise) -> Steps[_Proof]:
             continue
         client = this_client
         local, replicas = (int(number) for number in counted) if disk else (0, int(counted))
+        if disk and promise.watch.owes_rewrite(fields, promise.clock()):
+            promise.watch.asked_s = promise.clock()
+            yield from _ask_for_rewrite()
         enough = local >= disk and replicas >= promise.replicas_min
         if enough or promise.clock() >= ends_s:
             return _Proof(_server_of(fields), disk, local, replicas)
+
+
+def _ask_for_rewrite() -> Steps[None]:
+    # Another one has just begun, or it is not ours to ask: acks are refused until one has succeeded.
+    with suppress(CommandError, PermissionDeniedError):
+        yield Batch((("BGREWRITEAOF",),), lane="durable")
 
 
 def _judge(promise: Promise, proof: _Proof, since: Collection[ServerId], since_s: float) -> None:
@@ -325,6 +360,12 @@ def _judge(promise: Promise, proof: _Proof, since: Collection[ServerId], since_s
         raise _not_durable(promise, what, server_changed=True)
     if proof.disk and since_s <= promise.watch.failed_s:
         raise _not_durable(promise, "an fsync or a write of the AOF has failed meanwhile", fsync_failed=True, **known)
+    if proof.disk and promise.watch.broken:
+        what = (
+            "an fsync or a write of the AOF had failed before, so the AOF may have a hole, and a start after a power "
+            "cut ends there; BGREWRITEAOF, which is asked for where that is allowed, writes it anew"
+        )
+        raise _not_durable(promise, what, fsync_failed=True, **known)
     if proof.local_fsyncs < proof.disk:
         what = f"no fsync has finished within {promise.timeout_ms} ms; `rtmem doctor` looks at the disk"
         raise _not_durable(promise, what, **known)

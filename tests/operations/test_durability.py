@@ -35,7 +35,17 @@ def promise(ack: Ack = "fsync", **options: Any) -> Promise:
     return Promise(ack, options.pop("replicas", 1), options.pop("timeout_ms", 1_000), "b", **options)
 
 
-def info(run: str = "r1", replid: str = "p1", *, status: str = "ok", pending: int = 0, aof: int = 1) -> bytes:
+def info(
+    run: str = "r1",
+    replid: str = "p1",
+    *,
+    status: str = "ok",
+    pending: int = 0,
+    aof: int = 1,
+    rewrites: int = 0,
+    rewriting: int = 0,
+    rewritten: str = "ok",
+) -> bytes:
     lines = [
         "# Server",
         f"run_id:{run}",
@@ -43,6 +53,10 @@ def info(run: str = "r1", replid: str = "p1", *, status: str = "ok", pending: in
         f"aof_enabled:{aof}",
         f"aof_last_write_status:{status}",
         f"aof_pending_bio_fsync:{pending}",
+        f"aof_rewrites:{rewrites}",
+        f"aof_rewrite_in_progress:{rewriting}",
+        "aof_rewrite_scheduled:0",
+        f"aof_last_bgrewrite_status:{rewritten}",
     ]
     return "\r\n".join(lines).encode()
 
@@ -141,7 +155,9 @@ def test_the_server_is_asked_once_what_it_can_do() -> None:
         pytest.param([[7, b"OK", [1, 0], info(run="r2")]], id="another process"),
         pytest.param([[7, b"OK", [1, 0], info(replid="p2")]], id="was a replica meanwhile"),
         pytest.param([[7, b"OK", [1, 0], info(status="err")]], id="failed fsync, WAITAOF says 1"),
-        pytest.param([[7, b"OK", [0, 0], info(status="err")], [7, [1, 0], info()]], id="failed, then forgotten"),
+        pytest.param(
+            [[7, b"OK", [0, 0], info(status="err")], [7, [1, 0], info()], [b"started"]], id="failed, then forgotten"
+        ),
         pytest.param([[7, b"OK", [0, 0], info()]] + [[7, [0, 0], info()]] * 200, id="timeout"),
         pytest.param([PersistenceError("MISCONF")], id="MISCONF"),
         pytest.param([ServerFullError("OOM")], id="no room for the barrier"),
@@ -202,6 +218,34 @@ def test_an_fsync_under_way_for_nearly_a_second_is_refused(looks: int, refused: 
         return
     with pytest.raises(NotDurableError, match="would not have been noticed"):
         prove(*script, step_s=0.2, timeout_ms=10_000)
+
+
+@pytest.mark.parametrize(
+    ("now", "asked", "refused"),
+    [
+        (info(rewrites=5), True, True),
+        (info(rewrites=5, rewriting=1), False, True),  # perhaps the one that had begun before
+        (info(rewrites=6, rewriting=1), False, True),
+        (info(rewrites=6, rewritten="err"), True, True),
+        (info(rewrites=6), False, False),
+    ],
+)
+def test_behind_a_failed_fsync_nothing_is_proved_until_the_log_was_written_anew(
+    now: bytes, asked: bool, refused: bool
+) -> None:
+    clock = Clock()
+    shared = promise(clock=clock)
+    failed: list[Any] = [7, b"OK", [1, 0], info(status="err", rewrites=5)]
+    with pytest.raises(NotDurableError, match="meanwhile"):
+        Exchange(clock, *ABLE, WRITTEN, failed).run(durably(write(), shared))
+    clock.now_s += 0.5
+    exchange = Exchange(clock, WRITTEN, [7, b"OK", [1, 0], now], [b"started"])
+    if refused:
+        with pytest.raises(NotDurableError, match="hole"):
+            exchange.run(durably(write(), shared))
+    else:
+        exchange.run(durably(write(), shared))
+    assert (("BGREWRITEAOF",) in exchange.commands()) == asked
 
 
 def test_quiet_looks_allow_any_length() -> None:
