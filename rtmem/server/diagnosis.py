@@ -113,7 +113,9 @@ def diagnose(log: str) -> Diagnosis:
 
 def cause_of_death(path: Path) -> Diagnosis:
     """Why a server that had been ready has ended, by the log at `path`; unknown after kill -9."""
-    return diagnose(log_since(path, 0).rpartition("Ready to accept connections")[2])
+    found = diagnose(log_since(path, 0).rpartition("Ready to accept connections")[2])
+    # It had read its files. What it says of the AOF since then ("Error writing to the AOF file") did not end it.
+    return _UNKNOWN if found.kind == "aof" else found
 
 
 def log_since(path: Path, offset: int) -> str:

@@ -31,6 +31,12 @@ def test_a_cause_of_death_is_recognised(log: str, kind: str) -> None:
     assert found.fix
 
 
+def test_a_server_that_outlived_a_full_disk_did_not_die_of_its_files(tmp_path: Path) -> None:
+    log = tmp_path / "redis.log"
+    log.write_text("* Ready to accept connections unix\n# Error writing to the AOF file: No space left on device\n")
+    assert diagnosis.cause_of_death(log).kind == "unknown"
+
+
 def test_only_what_was_logged_since_the_start_counts(tmp_path: Path) -> None:
     log = tmp_path / "redis.log"
     log.write_text("old: Address already in use\n")
