@@ -86,8 +86,8 @@ class Saver(BaseCheckpointSaver[str]):
         return durability.durably(steps, self.promise(self.settings.ack))
 
     def fenced(self, token: int) -> Self:
-        """This saver for the runner that holds fencing token `token`: once a thread has seen a higher one, writes of
-        this saver are refused with StaleWriterError."""
+        """This saver for the runner that holds fencing token `token`: once a thread has seen a higher one, this saver's
+        put, put_writes, prune, delete_for_runs and delete_thread are refused with StaleWriterError."""
         clone = copy.copy(self)
         clone.scope = dataclasses.replace(self.scope, fence=str(int(token)))
         return clone

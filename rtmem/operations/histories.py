@@ -177,7 +177,7 @@ def delete_thread(scope: Scope, thread_id: str) -> Steps[None]:
     deleted_ms, _, pins = yield from call_with(
         "rtmem_v1_checkpoint_delete_thread",
         place.function_keys,
-        (grave, scope.settings.tombstone_ttl_ms),
+        (grave, scope.settings.tombstone_ttl_ms, scope.fence),
         beside=(unlist, pins_command(pointers, place.thread_id)),
     )
     if pins:
@@ -230,7 +230,7 @@ def prune(scope: Scope, thread_id: str, strategy: str) -> Steps[None]:
     keep = _to_keep(nodes)
     yield from _forget(scope, place, [node.member for node in nodes if node.member not in keep])
     if nodes:
-        args = (nodes[-1].member,)
+        args = (nodes[-1].member, scope.fence)
         _, unneeded = yield from call("rtmem_v1_checkpoint_forget_early", place.function_keys, args)
         yield from release(scope, place, ids_in(unneeded))
 
@@ -281,7 +281,7 @@ def _raw_name(channel: bytes) -> bytes:
 def _forget(scope: Scope, place: Place, members: list[bytes]) -> Steps[None]:
     for at in range(0, len(members), _FORGET_SIZE):
         some = members[at : at + _FORGET_SIZE]
-        _, unneeded = yield from call("rtmem_v1_checkpoint_forget", place.function_keys, some)
+        _, unneeded = yield from call("rtmem_v1_checkpoint_forget", place.function_keys, (scope.fence, *some))
         yield from release(scope, place, ids_in(unneeded))
     scope.heads.forget_thread(place.keys.checkpoints)
     # Also with nothing to forget: an earlier job may have been broken off before its sweep.

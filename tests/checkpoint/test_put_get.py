@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
@@ -208,13 +209,22 @@ def test_a_thread_in_a_newer_layout_is_refused_by_every_verb_and_left_alone(save
 def test_a_stale_runner_is_refused_and_leaves_nothing(savers: Savers, shallow: bool) -> None:
     with savers.open(shallow=shallow) as saver:
         old, new = saver.fenced(9), saver.fenced(10)
-        first = put(old, at("t"), {"big": "a" * 100_000})
+        first = put(old, at("t"), {"big": "a" * 100_000}, metadata={"run_id": "r"})
         second = put(new, first.config, {"big": "b" * 100_000}, first.checkpoint)
         stored = savers.client.hgetall(saver.scope.keys.thread("", "t").checkpoints)
         with pytest.raises(StaleWriterError, match="10"):
             put(old, second.config, {"big": "c" * 100_000}, second.checkpoint)
         with pytest.raises(StaleWriterError, match="10"):
             old.put_writes(second.config, [("a", 1)], "task")
+        verbs: list[Callable[[], None]] = [
+            lambda: old.prune(["t"], strategy="delete"),
+            lambda: old.delete_thread("t"),
+        ]
+        if not shallow:  # which keeps nothing that could be pruned
+            verbs += [lambda: old.prune(["t"]), lambda: old.delete_for_runs(["r"])]
+        for verb in verbs:
+            with pytest.raises(StaleWriterError, match="10"):
+                verb()
         assert savers.client.hgetall(saver.scope.keys.thread("", "t").checkpoints) == stored
         assert same(new.get_tuple(at("t")), second)
         new.put_writes(second.config, [("a", 1)], "task")

@@ -76,6 +76,12 @@ local function is_stale(seen, fence)
   return fence ~= '' and seen and tonumber(seen) > tonumber(fence)
 end
 
+local function check_fence(c, fence)
+  local seen = redis.call('HGET', c, 'f')
+  if is_stale(seen, fence) then error({err = 'RTMEM_FENCED the thread is at fencing token ' .. seen}) end
+  return seen
+end
+
 -- When a thread was deleted, as far as that is still known.
 local function time_of(grave) return grave and grave:match('\255(%d+)$') or '' end
 
@@ -487,8 +493,7 @@ local function put_writes(keys, argv)
     -- The checkpoint was there and is gone: expired, pruned or replaced. Its writes must not bring it back.
     if argv[7] == '1' or (argv[1] == 'shallow' and head and is_after(head, member)) then return {'gone'} end
   end
-  local seen = redis.call('HGET', c, 'f')
-  if is_stale(seen, argv[6]) then error({err = 'RTMEM_FENCED the thread is at fencing token ' .. seen}) end
+  local seen = check_fence(c, argv[6])
   if argv[6] ~= '' and seen ~= argv[6] then redis.call('HSET', c, 'f', argv[6]) end
 
   local field = 'w' .. member .. '\0' .. task_id
@@ -590,8 +595,10 @@ end
 
 -- Deleting ------------------------------------------------------------------
 
--- ARGV  1 the highest member that is dead from now on  2 ttl_ms of the tombstone   Replies the time
+-- ARGV  1 the highest member that is dead from now on  2 ttl_ms of the tombstone  3 fencing token or ''
+-- Replies the time
 local function delete_thread(keys, argv)
+  check_fence(keys[1], argv[3])
   local time = redis.call('TIME')
   local now = string.format('%.0f', tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
   redis.call('SET', keys[3], argv[1] .. now, 'PX', argv[2])
@@ -650,12 +657,14 @@ local function drop_empty(c, i)
 end
 
 -- Delete some checkpoints with their writes. Their pieces become trash, for the sweep.
--- ARGV members   Replies  {how many there were, ids of pointers that are not needed any more}
+-- ARGV  1 fencing token or ''  then members   Replies  {how many there were, ids of pointers that are not needed any more}
 local function forget(keys, argv)
   local c, i = keys[1], keys[2]
   check_thread(c)
+  check_fence(c, argv[1])
   local gone, deleted, headless, freed = {}, 0, {}, {}
-  for _, member in ipairs(argv) do
+  for at = 2, #argv do
+    local member = argv[at]
     if redis.call('HEXISTS', c, 'c' .. member) == 1 then
       take_out(c, i, member, gone, freed)
       deleted = deleted + 1
@@ -685,10 +694,11 @@ local function shrink(keys, argv)
 end
 
 -- Delete writes that no checkpoint ever followed, up to the newest member the caller has seen.
--- ARGV 1 member   Replies  {how many are left, ids of pointers that are not needed any more}
+-- ARGV  1 member  2 fencing token or ''   Replies  {how many are left, ids of pointers that are not needed any more}
 local function forget_early(keys, argv)
   local c, waiting, freed = keys[1], {}, {}
   check_thread(c)
+  check_fence(c, argv[2])
   for _, member in ipairs(early_members(c)) do
     if is_after(member, argv[1]) then waiting[#waiting + 1] = member else delete_writes(c, member, freed) end
   end
