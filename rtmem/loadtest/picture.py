@@ -28,6 +28,8 @@ def write_picture(report: Report, path: Path, *, ours: str = "rtmem") -> None:
     lines = max(1, -(-len(drawn) // columns))
     tallest = max((len(experiment.rows) for experiment in drawn), default=1)
     figure = Figure(figsize=(6.2 * columns, (1.1 + 0.36 * tallest) * lines + 0.9), layout="constrained")
+    engine: Any = figure.get_layout_engine()
+    engine.set(w_pad=0.1, h_pad=0.12)  # so that a title stays clear of the panel above
     panels = figure.subplots(lines, columns, squeeze=False).flatten()
     for panel, experiment in zip(panels, drawn, strict=False):
         if experiment.fact:
@@ -44,7 +46,7 @@ def write_picture(report: Report, path: Path, *, ours: str = "rtmem") -> None:
         fontsize=11,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=80)
 
 
 def _draw_fact(panel: Any, experiment: Experiment, ours: str) -> None:
