@@ -48,7 +48,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The embedded server."""
 
     data_dir: str = ""  # empty: $XDG_DATA_HOME/rtmem or ~/.local/share/rtmem
-    profile: Profile = "balanced"
+    profile: Literal["", Profile] = ""  # empty: whatever runs in its directory; if nothing does, balanced
     maxmemory_bytes: NotNegative = 0  # 0: half of the machine's memory
     start_timeout_ms: Positive = 15_000
     stop_timeout_ms: Positive = 10_000
@@ -224,7 +224,11 @@ def _explained(problem: str, tree: Mapping[str, Any], origins: Origins, source: 
         return ConfigError(f"settings file {source}: [{section}]: {what}: write a table")
     found = "" if (section, name) in _SECRET else f" is {tree[section][name]!r}"
     if choices := get_args(get_type_hints(get_type_hints(Settings)[section])[name]):
-        what = f"choose one of {', '.join(map(str, choices))}" if what.startswith("Invalid enum") else what
+        what = (
+            f"choose one of {', '.join(str(choice) for choice in choices if choice != '')}"
+            if what.startswith("Invalid enum")
+            else what
+        )
     return ConfigError(f"{_origin(section, name, origins, source)}: {name} in [{section}]{found}: {what}")
 
 

@@ -222,4 +222,4 @@ def test_up_says_how_to_talk_to_it_and_ends_in_good_order(up: Up, tmp_path: Path
     assert up.stop() == 0, up.output()
     assert "embedded Redis stopped, its data is kept" in up.output()
     down = rtmem("down", "--data-dir", up.data_dir, env=environment(tmp_path))
-    assert down.stdout == "No embedded Redis was running.\n"
+    assert down.stdout == f"No embedded Redis was running in {up.data_dir}.\n"

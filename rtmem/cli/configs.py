@@ -71,7 +71,11 @@ def write(
         raise InvalidRequestError(f"{file} exists: choose another name, or replace it with --force") from exc
     except OSError as exc:
         raise InvalidRequestError(f"{file} cannot be written: {exc.strerror}: choose another place") from exc
-    screen.out.print(f"{profile} written to {file}; add dir, maxmemory, bind and a password")
+    if profile == "sentinel":
+        missing = "put the address of the master, its password and dir in"
+    else:
+        missing = "add dir, maxmemory, bind and a password"
+    screen.out.print(f"{profile} written to {file}; {missing}")
 
 
 def _redis_text(name: str) -> str:

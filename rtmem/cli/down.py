@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.text import Text
+
 from rtmem.cli import options, screen
 
 
@@ -12,10 +14,12 @@ def down(config: options.Config = None, data_dir: options.DataDir = None) -> Non
     rtmem serve) is stopped with Ctrl-C where it runs.
     """
     from rtmem.cli import supervision
-    from rtmem.server import embedded
+    from rtmem.server import directory, embedded
 
     settings = options.load(config, data_dir=data_dir)
     if embedded.stop(settings.server):
         screen.out.print(f"Embedded Redis stopped; {supervision.what_is_kept(settings.server)}.")
     else:
-        screen.out.print("No embedded Redis was running.")
+        root = directory.locate(settings.server.data_dir).root
+        there = "" if root.exists() else ", which does not exist"
+        screen.out.print(Text(f"No embedded Redis was running in {root}{there}."))

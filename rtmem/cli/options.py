@@ -9,7 +9,8 @@ import typer
 
 from rtmem import settings as rtmem_settings
 from rtmem.errors import ConfigError
-from rtmem.settings import Profile, Settings
+from rtmem.server import conf
+from rtmem.settings import Settings
 
 Config = Annotated[
     str | None, typer.Option("--config", metavar="FILE", help="A settings file (TOML); also RTMEM_CONFIG.")
@@ -29,11 +30,11 @@ RedisUrl = Annotated[
     ),
 ]
 ProfileName = Annotated[
-    Profile | None,
+    str | None,
     typer.Option(
         "--profile",
         metavar="[ephemeral|relaxed|balanced|durable]",
-        help="Durability of the embedded Redis; see `rtmem configs show`.",
+        help="Durability of the embedded Redis; see `rtmem configs show`. Default: of the one that runs, or balanced.",
     ),
 ]
 
@@ -42,7 +43,7 @@ def load(
     config: str | None = None,
     *,
     data_dir: str | None = None,
-    profile: Profile | None = None,
+    profile: str | None = None,
     redis_url: str | None = None,
     host: str | None = None,
     port: int | None = None,
@@ -54,6 +55,9 @@ def load(
             "--profile is for the embedded Redis, and another one is used (--redis-url or [redis] url): leave one of "
             "them out; `rtmem configs write` writes a redis.conf, `rtmem doctor --profile` checks a running Redis"
         )
+    if profile is not None:
+        # Not by typer: it would offer the one profile too that is refused here.
+        conf.require_startable(profile)
     return msgspec.structs.replace(
         settings,
         server=_over(settings.server, data_dir=data_dir, profile=profile),

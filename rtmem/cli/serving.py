@@ -128,7 +128,7 @@ def _explained(exc: PortTakenError, settings: Settings) -> PortTakenError:
         found = httpx.get(f"{url}/info", timeout=2).json()
     except (httpx.HTTPError, ValueError):
         return exc
-    if not isinstance(found, dict) or found.get("version") != "rtmem":
+    if not isinstance(found, dict) or found.get("name") != "rtmem":
         return exc
     return PortTakenError(
         f"an rtmem gateway listens at {url} already: talk to it with `rtmem chat --url {url}`, or choose another port "

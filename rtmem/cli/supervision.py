@@ -10,6 +10,8 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
+import msgspec
+
 from rtmem.cli import screen
 from rtmem.errors import DataDirectoryError, RtmemError
 from rtmem.server import address, diagnosis, directory, embedded
@@ -81,7 +83,9 @@ class Supervisor:
         if cause.kind == "disk":
             self._recovery.owe()
         try:
-            again = embedded.start(self._settings)
+            # Not with less durability than it had, when the settings leave the profile open.
+            settings = msgspec.structs.replace(self._settings, profile=self._share.profile)
+            again = embedded.start(settings)
         except RtmemError as exc:
             screen.error(exc)
             screen.note("(embedded Redis has died; it is tried again)")

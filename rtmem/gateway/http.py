@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from rtmem import __version__
 from rtmem.errors import (
     GraphNotFoundError,
     IdTooLongError,
@@ -106,7 +107,9 @@ class Http:
         return _json({"ok": True})
 
     async def info(self, request: Request) -> Response:
-        return _json({"version": "rtmem", "flags": {"assistants": True, "crons": False, "langsmith": False}})
+        return _json(
+            {"name": "rtmem", "version": __version__, "flags": {"assistants": True, "crons": False, "langsmith": False}}
+        )
 
     async def search_assistants(self, request: Request) -> Response:
         self._gateway.principal(request)

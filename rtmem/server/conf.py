@@ -14,6 +14,7 @@ from rtmem.server.binaries import Module
 # What the embedded server can be; one more is for several machines of one's own.
 PROFILES: Final = ("ephemeral", "relaxed", "balanced", "durable")
 ALL_PROFILES: Final = (*PROFILES, "replicated")
+DEFAULT_PROFILE: Final = "balanced"
 
 # Directives that a file may repeat, each line for something else.
 MANY_LINES: Final = frozenset({"client-output-buffer-limit"})
@@ -81,8 +82,10 @@ def directives(profile: str) -> tuple[Directive, ...]:
 
 
 def require_startable(profile: str) -> None:
-    """Refuse a profile that one server alone cannot keep."""
-    if profile not in PROFILES:
+    """Refuse a profile that does not exist, or that one server alone cannot keep. An empty one leaves the choice."""
+    if profile and profile not in ALL_PROFILES:
+        raise ConfigError(f"no profile {profile!r}: choose one of {', '.join(PROFILES)}", profile=profile)
+    if profile and profile not in PROFILES:
         raise ConfigError(
             f"profile {profile!r} needs servers on several machines, and rtmem starts one: choose one of "
             f"{', '.join(PROFILES)}, or see `rtmem configs show {profile}` and give their address with --redis-url",

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from rtmem.errors import ConfigError
 from rtmem.server import address, binaries, conf, diagnosis, directory, launch, lock, marker, repair
 from rtmem.server.binaries import Binaries
@@ -34,6 +36,7 @@ class Embedded:
     url: str
     data_dir: Path
     pid: int
+    profile: str  # what it runs with
     report: tuple[str, ...]  # what happened on the way, one sentence each; empty when it was already running
     _settings: Server = field(repr=False)
     _share: int = field(repr=False)  # file descriptor; -1 once released
@@ -67,12 +70,15 @@ class Embedded:
 def start(settings: Server, *, program: Binaries | None = None, extra_conf: Sequence[str] = ()) -> Embedded:
     """Make sure the server of this data directory runs, and take a share in it.
 
+    Without `settings.profile` a server that runs is taken as it is, whatever its profile, which `report` then tells.
+
     Args:
         program: another redis-server or other modules than those of the extra `local`.
         extra_conf: lines of redis.conf that have the last word; used only when this call starts the server.
 
     Raises:
-        ConfigError: no program for this platform, or the server already runs with another profile.
+        ConfigError: no program for this platform, no such profile, or the server is in use and runs with another
+            profile than the one that was asked for.
         DataDirectoryError: the directory cannot be used.
         PortTakenError: another program listens on the socket.
         DataDamagedError: its log has lost more than the unfinished end that a power cut tears off, which is repaired
@@ -94,7 +100,7 @@ def start(settings: Server, *, program: Binaries | None = None, extra_conf: Sequ
             pid = launch.wait_until_ready(layout, settings)
             if pid is not None:
                 report = (*mended, *report, *marker.keep(layout))
-                return Embedded(address.url(layout), layout.root, pid, report, settings, share)
+                return Embedded(address.url(layout), layout.root, pid, _profile_of(layout), report, settings, share)
             if launched:
                 error = launch.died(layout, diagnosis.log_since(layout.log, log_offset))
                 if error.data["kind"] != "aof" or mended:
@@ -144,27 +150,31 @@ def _ensure_alive(
 ) -> tuple[bool, tuple[str, ...]]:
     """Start the server unless it is alive, and lock `share`. Whether it was started here, and the report."""
     with lock.exclusive(layout.transition_lock, settings.start_timeout_ms + settings.stop_timeout_ms):
-        report = _stop_unused_with_other_profile(layout, settings, share)
+        report = _settle_profile(layout, settings, share)
         launched = lock.is_free(layout.life_lock)
         if launched:
-            report += launch.launch(layout, settings, program, extra_conf)
+            profile = settings.profile or conf.DEFAULT_PROFILE
+            report += launch.launch(layout, msgspec.structs.replace(settings, profile=profile), program, extra_conf)
         # Taken before the transition ends: a last one going out would otherwise stop what was just found running.
         lock.wait_for_lock(share, layout.share_lock, settings.start_timeout_ms, shared=True)
     return launched, report
 
 
-def _stop_unused_with_other_profile(layout: Layout, settings: Server, share: int) -> tuple[str, ...]:
-    """A promise of another profile is not kept by the server that happens to run: restart it, or say so."""
+def _settle_profile(layout: Layout, settings: Server, share: int) -> tuple[str, ...]:
+    """The promise of a profile that was asked for is not kept by a server that runs with another: restart it, or say
+    so. Who asked for none takes what runs, and is told if it is not the default."""
     if lock.is_free(layout.life_lock):
         return ()
     found = _profile_of(layout)
+    if not settings.profile:
+        return () if found == conf.DEFAULT_PROFILE else (f"it runs already, with profile {found}",)
     if found == settings.profile:
         return ()
     if not lock.try_lock(share):
         raise ConfigError(
             f"embedded Redis in {layout.root} runs with profile {found!r} and is in use, asked for "
-            f"{settings.profile!r}: stop it with `{layout.command('down')}` first, or set "
-            f"RTMEM_SERVER__PROFILE={found}",
+            f"{settings.profile!r}: stop it with `{layout.command('down')}` first, or leave the profile out (of "
+            "Server(...), --profile, RTMEM_SERVER__PROFILE), which takes what runs",
             running=found,
             asked=settings.profile,
         )

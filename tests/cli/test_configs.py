@@ -56,6 +56,14 @@ def test_write_makes_a_file_and_replaces_none_unasked(tmp_path: Path) -> None:
     assert target.read_text() == conf.profile_text("relaxed")
 
 
+def test_write_asks_for_what_the_file_can_take(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    assert "maxmemory" in rtmem("configs", "write", "durable", tmp_path / "redis.conf", env=env).stdout
+    sentinel = rtmem("configs", "write", "sentinel", tmp_path / "sentinel.conf", env=env).stdout
+    assert "the address of the master" in sentinel
+    assert "maxmemory" not in sentinel
+
+
 def test_write_refuses_a_profile_that_does_not_exist(tmp_path: Path) -> None:
     refused = rtmem("configs", "write", "fast", tmp_path / "redis.conf", env=environment(tmp_path))
     assert refused.returncode == 2

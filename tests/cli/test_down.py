@@ -23,4 +23,11 @@ def test_down_stops_the_embedded_server_and_says_what_is_kept(
     done = rtmem("down", "--data-dir", server.data_dir, env=env)
     assert (done.returncode, done.stdout) == (0, f"Embedded Redis stopped; {said}.\n")
     again = rtmem("down", "--data-dir", server.data_dir, env=env)
-    assert (again.returncode, again.stdout) == (0, "No embedded Redis was running.\n")
+    assert (again.returncode, again.stdout) == (0, f"No embedded Redis was running in {server.data_dir}.\n")
+
+
+def test_down_tells_a_directory_that_does_not_exist(tmp_path: Path) -> None:
+    typo = tmp_path / "typo"
+    done = rtmem("down", "--data-dir", typo, env=environment(tmp_path))
+    assert done.stdout == f"No embedded Redis was running in {typo}, which does not exist.\n"
+    assert not typo.exists()

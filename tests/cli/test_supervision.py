@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,6 +17,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from loadtest.crash.faults import Disk
+from rtmem.server import embedded
+from rtmem.settings import Server
 from tests.cli.commands import Up, environment
 from tests.crash.faults import build
 
@@ -76,3 +80,12 @@ def test_a_server_that_its_disk_has_ended_is_started_again_until_it_stays(up: Up
     disk.heal()
     eventually(lambda: writes(up), up)
     eventually(lambda: "the log was written anew" in up.output(), up)
+
+
+def test_what_was_joined_is_not_started_again_with_less_durability(folder: Path) -> None:
+    with embedded.start(Server(data_dir=str(folder / "data"), profile="durable")) as first:
+        with Up("up", "--redis-only", env=environment(folder), data_dir=folder / "data", answers=False) as up:
+            eventually(lambda: "it runs already, with profile durable" in up.output(), up)
+            os.kill(first.pid, signal.SIGKILL)
+            eventually(lambda: "died and was started again" in up.output(), up)
+            assert embedded.profile(Server(data_dir=str(folder / "data"))) == "durable"

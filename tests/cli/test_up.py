@@ -49,6 +49,12 @@ def test_a_profile_for_several_machines_is_refused_with_the_way_to_them(tmp_path
     assert "rtmem configs show replicated" in " ".join(done.stderr.split())
 
 
+def test_an_unknown_profile_is_refused_with_those_that_can_be_started(tmp_path: Path) -> None:
+    done = rtmem("up", "--profile", "durabel", "--data-dir", tmp_path / "data", env=environment(tmp_path))
+    assert done.returncode == 2
+    assert "no profile 'durabel': choose one of ephemeral, relaxed, balanced, durable\n" in done.stderr
+
+
 def test_redis_only_serves_savers_of_other_programs(tmp_path: Path) -> None:
     env = environment(tmp_path)
     with Up("up", "--redis-only", env=env, data_dir=tmp_path / "data", answers=False) as up:

@@ -11,6 +11,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosedError
 
+import rtmem
 from tests.gateway.conftest import Served, ServeGateway
 from tests.gateway.raw import raw_client, text_in
 
@@ -52,6 +53,12 @@ async def state_of(served: Served, thread_id: str, token: str = "token-of-alice"
 async def test_ok_needs_no_token(serve_gateway: ServeGateway) -> None:
     async with serve_gateway() as served, httpx.AsyncClient(base_url=served.url) as client:
         assert (await client.get("/ok")).json() == {"ok": True}
+
+
+async def test_info_tells_which_version_serves(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served, httpx.AsyncClient(base_url=served.url) as client:
+        info = (await client.get("/info", headers={"x-api-key": "token-of-alice"})).json()
+        assert (info["name"], info["version"]) == ("rtmem", rtmem.__version__)
 
 
 @pytest.mark.parametrize("token", [None, "wrong", "token-of-alic", "Token-Of-Alice", "токен"])

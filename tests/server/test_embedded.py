@@ -133,6 +133,23 @@ def test_another_profile_is_refused_while_the_server_is_in_use(data_dir: Path) -
             embedded.start(settings(data_dir, profile="durable"))
 
 
+def test_who_asks_for_no_profile_takes_what_runs_and_is_told(data_dir: Path) -> None:
+    with embedded.start(settings(data_dir, profile="durable")) as first:
+        with embedded.start(settings(data_dir)) as second:
+            assert (second.pid, second.profile) == (first.pid, "durable")
+            assert second.report == ("it runs already, with profile durable",)
+        assert first.release()
+    with embedded.start(settings(data_dir)) as alone:
+        assert alone.profile == "balanced"
+
+
+def test_an_unknown_profile_is_refused_with_those_that_can_be_started(data_dir: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^no profile 'durabel': choose one of ephemeral, relaxed, balanced, durable$"
+    ):
+        embedded.start(settings(data_dir, profile="durabel"))
+
+
 def test_another_profile_restarts_a_server_that_nobody_uses(data_dir: Path) -> None:
     starter = Sharer(data_dir, "relaxed")
     starter.go()
