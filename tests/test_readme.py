@@ -57,6 +57,28 @@ def test_there_are_exactly_two_set_up_lines(mark: str) -> None:
     assert line.startswith("python3 -m venv .venv && .venv/bin/pip install -q -e ")
 
 
+def headings() -> dict[str, str]:
+    """Chapters and sections outside of fenced blocks, by the anchor that GitHub gives them."""
+    prose = re.sub(r"^```.*?^```$", "", README, flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^##+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-"): title for title in titles}
+
+
+def test_the_table_of_contents_names_every_section_in_its_order() -> None:
+    contents = README.split("\n## ")[0].split("\n|---|---|\n")[1]
+    named = re.findall(r"\]\(#([^)]+)\)", contents)
+    assert named == list(headings())
+
+
+def test_links_within_the_repository_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        path, _, anchor = target.partition("#")
+        if not path:
+            assert anchor in headings()
+        elif ":" not in path:
+            assert (Path(__file__).parents[1] / path).exists()
+
+
 def test_every_example_is_run_by_a_test() -> None:
     assert set(blocks("example")) == {
         *("saver.py", "tenants.py", "pointers.py", "agent_pointers.py"),
