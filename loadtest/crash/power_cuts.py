@@ -85,7 +85,7 @@ async def run(lab: Lab, plan: Sequence[Cell]) -> list[Outcome]:
                 lab.bar.describe(f"{cell.name} {number + 1}/{cell.cuts}")
                 mine.append(await _cut_or_failure(lab, cell, number))
                 lab.bar.step()
-            lab.say(f"{cell.name}: {len(mine)} cuts, {_taken(mine)}")
+            lab.say(f"{cell.name}: {len(mine)} {'cut' if len(mine) == 1 else 'cuts'}, {_taken(mine)}")
         outcomes += mine
     return outcomes
 

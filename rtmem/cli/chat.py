@@ -14,11 +14,12 @@ import typer
 from rich.text import Text
 
 from rtmem.cli import options, screen
-from rtmem.errors import InvalidRequestError, RunFailedError
+from rtmem.errors import InvalidRequestError, RunFailedError, UnauthorizedError
 
 if TYPE_CHECKING:
     from rtmem.cli.conversation import Conversation, Heard
     from rtmem.cli.states import Question
+    from rtmem.settings import Settings
 
 _HELP = "Type a message and Enter. /quit or Ctrl-D ends, Ctrl-C stops waiting for an answer. The thread stays."
 _MESSAGES_SHOWN = 6
@@ -26,6 +27,7 @@ _SHOWN_CHARS_MAX = 400
 
 
 def chat(
+    context: typer.Context,
     thread: Annotated[str, typer.Argument(help="Which conversation; the same name comes back to it.")] = "main",
     url: Annotated[
         str | None, typer.Option("--url", envvar="RTMEM_URL", help="The gateway; default: this machine's.")
@@ -56,18 +58,37 @@ def chat(
     from rtmem.cli import local
     from rtmem.cli.conversation import Conversation
 
+    token = local.known_token(settings) if token is None else token
     with asyncio.Runner() as runner:
-        conversation = Conversation(
-            url or local.known_address(settings),
-            local.known_token(settings) if token is None else token,
-            thread,
-        )
+        conversation = Conversation(url or local.known_address(settings), token, thread)
         try:
             runner.run(conversation.check())
             runner.run(conversation.choose(assistant))
-            _Terminal(conversation, runner).talk()
+            _Terminal(conversation, runner, _again(context)).talk()
+        except UnauthorizedError as exc:
+            raise exc if token else _without_token(conversation.url, settings) from exc
         finally:
             runner.run(conversation.aclose())
+
+
+def _again(context: typer.Context) -> str:
+    """The command that comes back to this thread, with the options that were typed; a token is not shown."""
+    words = ["rtmem chat", shlex.quote(context.params["thread"])]
+    for name, value in context.params.items():
+        source = context.get_parameter_source(name)
+        if name != "thread" and source is not None and source.name == "COMMANDLINE":
+            words += [f"--{name.replace('_', '-')}", "..." if name == "token" else shlex.quote(str(value))]
+    return " ".join(words)
+
+
+def _without_token(url: str, settings: Settings) -> UnauthorizedError:
+    from rtmem.server import directory
+
+    layout = directory.locate(settings.server.data_dir)
+    return UnauthorizedError(
+        f"the gateway at {url} wants a token, and data directory {layout.root} has none, because no gateway of it was "
+        f"ever started: start one with `{layout.command('up')}`, or give --data-dir or --token of the one that runs"
+    )
 
 
 def _check_name(thread: str) -> None:
@@ -88,8 +109,9 @@ def _check_url(url: str | None) -> None:
 class _Terminal:
     """Reads lines and prints what is heard. The loop runs only while there is something to hear."""
 
-    def __init__(self, conversation: Conversation, runner: asyncio.Runner) -> None:
+    def __init__(self, conversation: Conversation, runner: asyncio.Runner, again: str) -> None:
         self._conversation = conversation
+        self._again = again
         self._runner = runner
         if isinstance(sys.stdin, io.TextIOWrapper):
             # In the C locale it would smuggle bytes that are no text into the message.
@@ -150,8 +172,7 @@ class _Terminal:
             if is_clear(question, words):
                 return answer_to(question, words)
             screen.note("Please answer yes or no; a reason may follow the no.")
-        again = f"rtmem chat {shlex.quote(self._conversation.thread_id)}"
-        screen.note(f"No decision: the thread waits for it. Come back with `{again}` to decide.")
+        screen.note(f"No decision: the thread waits for it. Come back with `{self._again}` to decide.")
         return None
 
     def _read(self, prompt: str) -> str | None:

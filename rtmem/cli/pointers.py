@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from rtmem.cli import options, screen
-from rtmem.errors import ConfigError
+from rtmem.errors import ConfigError, PointerExpiredError, PointerNotFoundError
 
 if TYPE_CHECKING:
     from rtmem.pointers import Pointers
@@ -54,7 +54,10 @@ def list_(
         if not as_json:
             used = pointers.usage()
             quota = f" of {used.bytes_max:,}" if used.bytes_max else ""
-            screen.note(f"({used.pointers:,} pointers, {used.values:,} values, {used.bytes:,}{quota} bytes)")
+            screen.note(
+                f"({used.pointers:,} pointers, {used.values:,} values, {used.bytes:,}{quota} bytes "
+                f"of {_owner(pointers.principal)})"
+            )
 
 
 @app.command()
@@ -157,9 +160,13 @@ def rm(
     missing = 0
     with _opened(principal, config, data_dir, redis_url) as pointers:
         for pointer_id in pointer_ids:
-            if not pointers.delete(pointer_id):
+            try:
+                there = pointers.delete(pointer_id)
+            except PointerNotFoundError:
+                there = False  # no id of a pointer is written like that
+            if not there:
                 missing += 1
-                screen.note(f"({screen.harmless(pointer_id)} is not there)")
+                screen.note(f"({screen.harmless(pointer_id)} is not there for {_owner(pointers.principal)})")
     if missing:
         raise typer.Exit(1)
 
@@ -197,7 +204,18 @@ def _opened(
     if principal is None:
         principal = next(iter(settings.gateway.tokens.values()), local.PRINCIPAL)
     with Pointers(url, principal=principal, settings=settings.pointers, redis=settings.redis) as pointers:
-        yield pointers
+        try:
+            yield pointers
+        except PointerExpiredError:
+            raise
+        except PointerNotFoundError as exc:
+            message = f"no pointer {exc.data['pointer']!r} of {_owner(principal)}: it never was, or it was deleted"
+            raise PointerNotFoundError(message, **exc.data) from exc
+
+
+def _owner(principal: str) -> str:
+    """Whose pointers were looked at, and how to look at others."""
+    return (f"principal {principal!r}" if principal else "no principal") + "; --principal names another"
 
 
 def _line(pointer: Pointer) -> str:

@@ -1,8 +1,13 @@
-"""`rtmem doctor threads ID`: what is stored of one thread, and whether it is in order. Changes nothing."""
+"""`rtmem doctor threads [ID]`: which threads there are; of one, what is stored and whether it is in order. Changes
+nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -13,12 +18,15 @@ from rtmem.cli import options, screen
 from rtmem.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rtmem.operations.inspection import ThreadReport
+    from rtmem.drivers import SyncDriver
+    from rtmem.operations.inspection import ThreadLine, ThreadReport
+    from rtmem.operations.places import Scope
     from rtmem.settings import Settings
 
 
 def threads(
-    thread_id: Annotated[str, typer.Argument(metavar="ID", help="The thread.")],
+    thread_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The thread; without it, list them.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="List at most so many, newest first.")] = 20,
     principal: Annotated[
         str | None,
         typer.Option(
@@ -33,13 +41,20 @@ def threads(
 ) -> None:
     """Count what is stored of a thread and check that nothing is lost or left over. Exit code 1 if something is.
 
-    Reads the whole thread once. Example: [bold]rtmem doctor threads support-7 --principal alice[/bold]
+    Without ID, list the threads with the newest checkpoints: when that was made (UTC), how many there are, the id.
+
+    Reads the whole thread once. Examples:
+      [bold]rtmem doctor threads[/bold]
+      [bold]rtmem doctor threads support-7 --principal alice[/bold]
     """
     settings = options.load(config, data_dir=data_dir, redis_url=redis_url)
     from rtmem.cli import local
 
     likely = dict.fromkeys((*settings.gateway.tokens.values(), local.PRINCIPAL, ""))
     principals = list(likely) if principal is None else [principal]
+    if thread_id is None:
+        _list(settings, principals, limit, as_json=as_json)
+        return
     reports = _inspected(settings, principals, thread_id)
     owner, report = next(((name, one) for name, one in reports.items() if one.exists), next(iter(reports.items())))
     others = [name for name, one in reports.items() if one.exists and name != owner]
@@ -57,13 +72,42 @@ def threads(
         raise typer.Exit(1)
 
 
+def _list(settings: Settings, principals: list[str], limit: int, *, as_json: bool) -> None:
+    from rtmem.operations.inspection import newest_threads
+
+    with _opened(settings) as (driver, scope):
+        pages = [driver.run(newest_threads(scope(name), limit)) for name in principals]
+    lines = sorted((line for page, _ in pages for line in page), key=lambda line: line.newest_id, reverse=True)[:limit]
+    for line in lines:
+        typer.echo(msgspec.json.encode(line).decode() if as_json else _listed(line))
+    if not as_json:
+        total, shown = sum(count for _, count in pages), "; more with --limit" if len(lines) == limit else ""
+        threads = "1 thread" if total == 1 else f"{total:,} threads"
+        screen.note(f"({len(lines):,} of {threads} of {_told(principals)}; --principal names another{shown})")
+
+
+def _listed(line: ThreadLine) -> str:
+    made = "no time in its id  "
+    if line.written_ms is not None:
+        made = datetime.fromtimestamp(line.written_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{made}  {line.checkpoints:>9,}  {screen.harmless(line.thread_id)}"
+
+
 def _inspected(settings: Settings, principals: list[str], thread_id: str) -> dict[str, ThreadReport]:
     """Principal -> its thread of this name."""
+    from rtmem.operations.inspection import inspect_thread
+
+    with _opened(settings) as (driver, scope):
+        return {name: driver.run(inspect_thread(scope(name), thread_id)) for name in principals}
+
+
+@contextmanager
+def _opened(settings: Settings) -> Iterator[tuple[SyncDriver, Callable[[str], Scope]]]:
+    """Connections, and what makes the scope of a principal."""
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     from rtmem.drivers import SyncDriver
     from rtmem.keys import Keys
-    from rtmem.operations.inspection import inspect_thread
     from rtmem.operations.places import Scope
     from rtmem.operations.serde import Serde
     from rtmem.server import directory, embedded
@@ -76,14 +120,22 @@ def _inspected(settings: Settings, principals: list[str], thread_id: str) -> dic
         )
     serde, keys = Serde(JsonPlusSerializer(), 0), Keys(settings.checkpoint.prefix)
     with SyncDriver.connect(url, settings.redis) as driver:
-        return {
-            name: driver.run(inspect_thread(Scope(serde, keys=keys, principal=name), thread_id)) for name in principals
-        }
+        yield driver, lambda principal: Scope(serde, keys=keys, principal=principal)
 
 
 def _nowhere(thread_id: str, principals: list[str]) -> str:
-    looked = ", ".join(repr(name) if name else "none" for name in principals)
-    return f"thread {thread_id!r} is not there for principal {looked}: name another with --principal, or --redis-url"
+    return (
+        f"thread {thread_id!r} is not there for {_told(principals)}: `rtmem doctor threads` lists those that are; name "
+        "another principal with --principal, or another Redis with --redis-url"
+    )
+
+
+def _told(principals: list[str]) -> str:
+    named = ", ".join(map(repr, filter(None, principals)))
+    nobody = "savers without a principal"
+    if not named:
+        return nobody
+    return f"principal {named}" + (f" and {nobody}" if "" in principals else "")
 
 
 def _lines(report: ThreadReport, principal: str) -> list[str]:

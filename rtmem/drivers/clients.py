@@ -29,7 +29,13 @@ SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster")
 
 
 def scheme_of(url: str) -> str:
-    """The scheme of a Redis URL. Raises ConfigError for one that rtmem does not know."""
+    """The scheme of a Redis URL. Raises ConfigError for one that rtmem does not know, and for what is no URL."""
+    if not isinstance(url, str):
+        raise ConfigError(
+            f"redis_url is a {type(url).__module__}.{type(url).__qualname__}, and a URL is a string: give a client as "
+            "redis_client=..., which the savers take, and a driver as driver=...; SyncDriver.of_client(client) and "
+            "AsyncDriver.of_client(client) of rtmem.drivers make one of a client"
+        )
     scheme = url.partition("://")[0]
     if scheme not in SCHEMES:
         raise ConfigError(f"Redis URL {redact(url)!r}: scheme must be one of {', '.join(s + '://' for s in SCHEMES)}")

@@ -13,7 +13,10 @@ import redis.exceptions as redis_errors
 from rtmem import errors
 from rtmem.errors import RtmemError
 
-_START_LINE = "start it (`rtmem up` runs an embedded one), or check the URL in RTMEM_REDIS__URL"
+_START_LINE = (
+    "start it (`rtmem up` runs an embedded one), or check its URL, wherever it was given (an argument, --redis-url, "
+    "RTMEM_REDIS__URL)"
+)
 
 # First word of an error reply -> (error, what to do).
 _BY_CODE: dict[str, tuple[type[RtmemError], str]] = {
@@ -38,7 +41,7 @@ _BY_CODE: dict[str, tuple[type[RtmemError], str]] = {
     "BUSY": (errors.ServerUnavailableError, "a script is running at the server: try again"),
     "RTMEM_LAYOUT": (errors.NewerLayoutError, "upgrade rtmem on this machine"),
     "RTMEM_FENCED": (errors.StaleWriterError, "another runner owns this thread now: stop this one"),
-    "RTMEM_DELETED": (errors.ThreadDeletedError, "the thread was deleted while this run was writing: start a new one"),
+    "RTMEM_DELETED": (errors.ThreadDeletedError, "start a new run"),
     "RTMEM_CORRUPT": (errors.CorruptRecordError, "run `rtmem doctor threads` for the details"),
 }
 
@@ -48,6 +51,10 @@ def error_reply(text: str) -> RtmemError:
     code, _, detail = text.partition(" ")
     if code in _BY_CODE:
         kind, advice = _BY_CODE[code]
+        if code.startswith("RTMEM_"):
+            # Our own functions answer in whole sentences, behind which Redis puts where in the script they ended.
+            sentence = detail.partition(" script: ")[0].strip() or code
+            return kind(f"{sentence}: {advice}", reply=text)
         return kind(f"Redis answered {text.strip()!r}: {advice}", reply=text)
     if "Function not found" in text:
         return errors.FunctionMissingError(f"Redis answered {text!r}: load the function library", reply=text)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from heapq import nlargest
 from typing import Any
+from uuid import UUID
 
 from rtmem.keys import LAYOUT_VERSION
 from rtmem.operations.functions import call
@@ -14,6 +16,7 @@ from rtmem.steps import Batch, Steps
 
 _FIELDS_PER_CALL = 200
 _INDEX_PAGE = 1_000
+_THREADS_PAGE = 100
 
 
 @dataclass(slots=True)
@@ -50,6 +53,53 @@ class ThreadReport:
     def exists(self) -> bool:
         """Whether there is anything of this thread."""
         return bool(self.layout or self.checkpoints or self.pieces or self.record_bytes or self.writes_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadLine:
+    """One thread in a list of many."""
+
+    thread_id: str
+    principal: str
+    checkpoints: int  # of all namespaces
+    newest_id: str  # of its newest checkpoint
+    written_ms: int | None  # when that was made, Unix time; None if its id does not tell (LangGraph's do: UUID 6)
+
+
+def newest_threads(scope: Scope, limit: int) -> Steps[tuple[list[ThreadLine], int]]:
+    """The threads of a principal whose newest checkpoint is newest, that first, and how many threads there are.
+
+    Redis: 2 round trips per 100 threads of the principal: the index of threads is ordered by name.
+    """
+    newest: list[ThreadLine] = []
+    cursor, total = b"-", 0
+    while True:
+        index = scope.keys.threads(scope.principal)
+        (raw,) = yield Batch((("ZRANGEBYLEX", index, cursor, "+", "LIMIT", 0, _THREADS_PAGE),))
+        names = [decode_id(name) for name in raw]
+        keys = [scope.keys.thread(scope.principal, name).index for name in names]
+        found = yield Batch(tuple(look for key in keys for look in (("ZCARD", key), ("ZRANGE", key, -1, -1))))
+        for name, count, last in zip(names, found[::2], found[1::2], strict=True):
+            if last:  # else it has expired, or only pending writes are there
+                checkpoint_id, _ = split_member(last[0])
+                newest.append(ThreadLine(name, scope.principal, count, checkpoint_id, _made_ms(checkpoint_id)))
+                total += 1
+        newest = nlargest(limit, newest, key=lambda line: line.newest_id)
+        if len(raw) < _THREADS_PAGE:
+            return newest, total
+        cursor = b"(" + raw[-1]
+
+
+def _made_ms(checkpoint_id: str) -> int | None:
+    """When a UUID 6 was made, Unix time. Source: RFC 9562, 5.6: 60 bits of 100 ns since 1582-10-15."""
+    try:
+        number = UUID(checkpoint_id)
+    except ValueError:
+        return None
+    if number.version != 6:
+        return None
+    ticks = number.int >> 80 << 12 | number.int >> 64 & 0xFFF
+    return (ticks - 0x01B21DD213814000) // 10_000
 
 
 def inspect_thread(scope: Scope, thread_id: str) -> Steps[ThreadReport]:

@@ -27,6 +27,18 @@ like one that never existed: same commands, same round trips, same words.
     sweep(steps_max)                                              SweepReport     1 per 100 due things, 2 with threads
     inspect()                                                     PointerReport   a scan of the database
 
+What the answers carry (`rtmem.records` explains each field):
+
+    Pointer         .id .kind .media_type .bytes .tokens .characters .lines .items .shape .head .tail .name .hash
+                    .created_at_ms .expires_at_ms
+    Slice           .content .unit .start .count .total .excerpt .continuation
+    Matches         .matches (each .start .line .text .match) .searched_characters .characters .continuation
+    Selection       .text .characters .start .continuation
+    PointerPage     .pointers .continuation
+    PointerUsage    .pointers .values .bytes .bytes_max .uploading_bytes
+    SweepReport     .expired .threads .uploads .more
+    PointerReport   .pointers .values .bytes .uploads .dangling .orphans
+
 `pointer` is an id or a `Pointer`. A pointer lives as long as the longest of its reasons: each thread that pins it
 (`thread_id`), a pin by hand (`pin(pointer)`), its `ttl_ms`. Without `thread_id` and `ttl_ms` it gets the ttl of the
 settings. `delete` ends it at once, whatever pins it. Savers let a thread's pins share the thread's fate: deleted,

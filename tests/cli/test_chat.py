@@ -55,10 +55,11 @@ def test_a_pipe_holds_a_conversation_with_tools_and_approval(up: Up, env: dict[s
 
 
 def test_a_question_left_open_fails_the_script_and_waits_for_the_next(up: Up, env: dict[str, str]) -> None:
-    command = ("chat", "open", "--data-dir", up.data_dir)
+    command = ("chat", "open", "--data-dir", up.data_dir, "--assistant", "demo")
     left = rtmem(*command, env=env, given="send a message to Bob: hi\n")
     assert left.returncode == 1
-    assert "the thread waits for it" in left.stderr
+    again = " ".join(("rtmem", *map(str, command)))
+    assert f"the thread waits for it. Come back with `{again}` to decide." in left.stderr
     decided = rtmem(*command, env=env, given="yes\nwho am i?\n")
     assert decided.returncode == 0
     assert decided.stdout.startswith("? Send to Bob: hi\nyes or no> yes\nThe message to Bob is in the outbox.")
@@ -71,6 +72,15 @@ def test_a_wrong_token_and_an_unknown_assistant_get_the_next_step(up: Up, env: d
     unknown = rtmem("chat", "--data-dir", up.data_dir, "--assistant", "nobody", env=env)
     assert unknown.returncode == 2
     assert "choose one with --assistant: demo" in unknown.stderr
+
+
+def test_a_directory_that_never_had_a_gateway_is_told_apart_from_a_wrong_token(
+    up: Up, env: dict[str, str], tmp_path: Path
+) -> None:
+    done = rtmem("chat", "--data-dir", tmp_path / "nodir", "--url", up.url, env=env)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"data directory {tmp_path}/nodir has none, because no gateway of it was ever started" in done.stderr
+    assert f"start one with `rtmem up --data-dir {tmp_path}/nodir`, or give --data-dir or --token" in done.stderr
 
 
 def test_a_thread_name_may_be_anything(up: Up, env: dict[str, str]) -> None:

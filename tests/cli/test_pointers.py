@@ -46,7 +46,13 @@ def test_pointers_are_listed_shown_read_searched_and_deleted(env: dict[str, str]
     assert rtmem("pointers", "rm", log, rows, raw, *common, env=env).returncode == 0
     again = rtmem("pointers", "rm", log, *common, env=env)
     assert again.returncode == 1
-    assert "is not there" in again.stderr
+    malformed = rtmem("pointers", "rm", "nonsense", *common, env=env)
+    assert malformed.returncode == 1
+    assert again.stderr.replace(log, "nonsense") == malformed.stderr
+    assert "is not there for principal 'local'; --principal names another" in again.stderr
+    nobody = rtmem("pointers", "list", "--principal", "nobody", *common, env=env)
+    assert "(0 pointers, 0 values, 0 of" in nobody.stderr
+    assert "bytes of principal 'nobody'; --principal names another)" in nobody.stderr
 
 
 def test_a_pointer_of_somebody_else_is_not_there(env: dict[str, str], redis_url: str) -> None:
@@ -54,7 +60,7 @@ def test_a_pointer_of_somebody_else_is_not_there(env: dict[str, str], redis_url:
         pointer = pointers.offload("bob's")
     done = rtmem("pointers", "cat", pointer.id, "--redis-url", redis_url, env=env)
     assert done.returncode == 1
-    assert f"no pointer '{pointer.id}' in this scope" in done.stderr
+    assert f"no pointer '{pointer.id}' of principal 'local'; --principal names another" in done.stderr
     done = rtmem("pointers", "cat", pointer.id, "--redis-url", redis_url, "--principal", "bob", env=env)
     assert done.stdout == "bob's"
     assert rtmem("pointers", "cat", pointer.id, "--unit", "pages", "--redis-url", redis_url, env=env).returncode == 2

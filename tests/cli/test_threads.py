@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 import redis
 
 from rtmem.checkpoint import RedisSaver
-from tests.checkpoint.talks import at, put
+from tests.checkpoint.talks import at, grow, put
 from tests.cli.commands import environment, rtmem
 
 
@@ -66,4 +68,25 @@ def test_a_thread_is_found_without_naming_the_principal_of_rtmem_up(env: dict[st
 def test_a_thread_that_is_not_there_fails_with_the_next_step(env: dict[str, str], redis_url: str) -> None:
     done = rtmem("doctor", "threads", "no such thread", "--redis-url", redis_url, env=env)
     assert done.returncode == 1
-    assert "not there for principal 'local', none: name another with --principal" in done.stdout
+    looked = "not there for principal 'local' and savers without a principal: `rtmem doctor threads` lists those"
+    assert looked in done.stdout
+
+
+def test_without_an_id_the_newest_threads_are_listed(
+    env: dict[str, str], redis_url: str, redis_client: redis.Redis
+) -> None:
+    with RedisSaver(redis_url) as saver:
+        for number in range(102):
+            put(saver, at(f"t{number}"), {"n": 1})
+    with RedisSaver(redis_url, principal="local") as saver:
+        grow(saver, "chatted", 3)
+    done = rtmem("doctor", "threads", "--redis-url", redis_url, "--limit", "2", env=env)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[2:] for line in done.stdout.splitlines()] == [["3", "chatted"], ["1", "t101"]]
+    now_ms = time.time() * 1_000
+    assert done.stdout.startswith(datetime.fromtimestamp(now_ms / 1_000, UTC).strftime("%Y-"))
+    assert "(2 of 103 threads of principal 'local' and savers without a principal" in done.stderr
+    done = rtmem("doctor", "threads", "--redis-url", redis_url, "--principal", "local", "--json", env=env)
+    (line,) = map(json.loads, done.stdout.splitlines())
+    assert (line["thread_id"], line["principal"], line["checkpoints"]) == ("chatted", "local", 3)
+    assert abs(line["written_ms"] - now_ms) < 600_000

@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
+import redis
 
-from rtmem.drivers import clients
+from rtmem.checkpoint import AsyncRedisSaver, AsyncShallowRedisSaver, RedisSaver, ShallowRedisSaver
+from rtmem.drivers import SyncDriver, clients
 from rtmem.errors import (
     AuthenticationError,
     ConfigError,
@@ -18,6 +21,7 @@ from rtmem.errors import (
     RtmemError,
     ServerUnavailableError,
 )
+from rtmem.pointers import AsyncPointers, Pointers
 from rtmem.settings import Redis
 from tests.drivers.colours import COLOURS, Colour, talking
 from tests.drivers.processes import Spawn, becomes, eventually, free_port
@@ -41,6 +45,17 @@ both_colours = pytest.mark.parametrize("colour", COLOURS)
 )  # fmt: skip
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
     assert clients.redact(url) in (shown, shown.partition("***@ter2")[0] + "***")
+
+
+@pytest.mark.parametrize(
+    "kind", [RedisSaver, ShallowRedisSaver, AsyncRedisSaver, AsyncShallowRedisSaver, Pointers, AsyncPointers]
+)
+def test_a_client_or_a_driver_in_place_of_the_url_is_refused_with_where_it_belongs(kind: Any, redis_url: str) -> None:
+    client = redis.Redis.from_url(redis_url)
+    with pytest.raises(ConfigError, match=r"^redis_url is a redis\.client\.Redis, .* as redis_client=\.\.\."):
+        kind(client)
+    with pytest.raises(ConfigError, match=r"^redis_url is a rtmem\.drivers\.sync\.SyncDriver, .* a driver as driver="):
+        kind(SyncDriver.of_client(client))
 
 
 @both_colours

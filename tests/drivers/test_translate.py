@@ -49,7 +49,7 @@ async def test_no_redis(colour: Colour, tmp_path: Path) -> None:
     for url in (f"redis://:hunter2@127.0.0.1:{free_port()}", f"unix://{tmp_path}/none.sock", "redis://no.such.invalid"):
         message = await failing(colour, url, errors.ServerUnavailableError)
         assert "rtmem up" in message
-        assert "RTMEM_REDIS__URL" in message
+        assert "check its URL, wherever it was given (an argument, --redis-url, RTMEM_REDIS__URL)" in message
 
 
 @both_colours
@@ -190,6 +190,11 @@ async def test_codes_become_errors(text: str, kind: type[errors.RtmemError], ret
     assert type(error) is kind
     assert error.retryable is retryable
     assert error.data["reply"] == text
+
+
+async def test_an_answer_of_our_own_functions_is_told_without_where_in_their_text_it_arose() -> None:
+    error = error_reply("RTMEM_FENCED the thread is at fencing token 5 script: rtmem_put, on @user_function:81.")
+    assert str(error) == "the thread is at fencing token 5: another runner owns this thread now: stop this one"
 
 
 @pytest.mark.parametrize(
