@@ -154,8 +154,13 @@ def test_a_gateway_that_ends_in_the_middle_of_an_answer_is_said_to_be_away(tmp_p
 def test_ctrl_c_at_the_prompt_ends_its_line(up: Up, env: dict[str, str]) -> None:
     with terminal("ended", up, env) as (master, chat):
         read_until(master, "you> ")
-        os.write(master, b"\x03")
-        assert chat.wait(TIMEOUT_S) == 130
+        deadline = time.monotonic() + TIMEOUT_S
+        while chat.poll() is None:
+            # Again: Python notices a signal only at its next key if it comes between the prompt and the wait for keys.
+            assert time.monotonic() < deadline
+            os.write(master, b"\x03")
+            time.sleep(0.2)
+        assert chat.returncode == 130
         assert os.read(master, 1024).endswith(b"\n")
 
 
@@ -177,7 +182,7 @@ def test_a_message_that_is_too_large_is_refused_in_the_gateways_words(up: Up, en
     done = rtmem("chat", "large", "--data-dir", up.data_dir, env=env, given="x" * 5_000_000 + "\nhello\n")
     assert done.returncode == 1
     assert done.stderr.startswith("error: the gateway at ")
-    assert "send less, or raise frame_bytes_max" in done.stderr
+    assert "raise frame_bytes_max" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from rtmem.server.facts import Replica, ServerFacts
 from rtmem.server.judgement import Finding, ServerReport
 from rtmem.server.machine import MachineFacts
 from tests.conftest import ServerFactory
+from tests.drivers.processes import free_port
 from tests.server.processes import client, eventually
 
 GOOD_MACHINE = MachineFacts(overcommit=1, huge_pages="madvise", log_dir="/data/appendonlydir", file_system="xfs")
@@ -191,13 +191,6 @@ def test_an_unknown_profile_is_refused(redis_url: str) -> None:
 
 
 # --- several machines ---------------------------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_a_replicated_master_needs_a_replica_and_then_keeps_its_profile(redis_server: ServerFactory) -> None:
