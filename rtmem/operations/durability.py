@@ -19,6 +19,12 @@ WAITAOF holds up everything behind it; all who wait for one share the next (`ste
                      lost): `aof_last_write_status` says so, but with other writers on the server only until that next
                      fsync. So one look at the end is not enough: see Watch. INFO also names who answers.
 
+A rewrite of the AOF begins a new file, which has nothing to sync yet: WAITAOF then says at once that all is synced,
+while the last writes to the old file still are not (Redis 8.2: flushAppendOnlyFile() does not count the fsync that
+closes the old file; cut in that moment, ext4 lost 1 such write in 13 power cuts). So the INFO before the barrier and
+the one behind it must tell of as many rewrites; else the barrier is set again, in the new file, whose fsync comes
+after that of the old one.
+
 That process must be the one that executed the write: a server that was restarted in between, or a master that took
 over, can prove nothing about it. So each batch of a durable operation carries an INFO too.
 
@@ -321,29 +327,34 @@ def _wait(promise: Promise) -> Steps[_Proof]:
     # Another proof that breaks off, now or later, forgets what the server can do. Without knowing it a proof would not
     # wait for any disk, so it is asked again; and what this one waits for does not change under way.
     disk = yield from prepare(promise, consequence="")
-    client = -1
+    barrier = (("INFO", "persistence"), ("SET", promise.barrier, "", "PX", BARRIER_TTL_MS))
+    behind: tuple[int, str] | None = None  # the connection and the AOF file that the barrier was written to
     while True:
-        # A batch may find itself on another connection than the last one: WAITAOF then knows nothing of the barrier.
         began_s = promise.clock()
-        barrier = () if client >= 0 else (("SET", promise.barrier, "", "PX", BARRIER_TTL_MS),)
-        this_client, *_, counted, info = yield Batch(
-            (("CLIENT", "ID"), *barrier, promise.wait_command(disk=disk), _STATUS),
+        client, *before, counted, info = yield Batch(
+            (("CLIENT", "ID"), *(barrier if behind is None else ()), promise.wait_command(disk=disk), _STATUS),
             lane="durable",
             timeout_ms=_EXCHANGE_MS,
         )
         fields = _fields(info)
         promise.watch.note(fields, began_s, promise.clock())
-        if client not in (-1, this_client):
-            client = -1
-            continue
-        client = this_client
+        if behind is None:
+            behind = (client, _rewrites(_fields(before[0])))
         local, replicas = (int(number) for number in counted) if disk else (0, int(counted))
+        if behind != (client, _rewrites(fields)):
+            # A batch may find itself on another connection than the last one: WAITAOF then knows nothing of the
+            # barrier. Or a rewrite has begun.
+            behind, local, replicas = None, 0, 0
         if disk and promise.watch.owes_rewrite(fields, promise.clock()):
             promise.watch.asked_s = promise.clock()
             yield from _ask_for_rewrite()
         enough = local >= disk and replicas >= promise.replicas_min
         if enough or promise.clock() >= ends_s:
             return _Proof(_server_of(fields), disk, local, replicas)
+
+
+def _rewrites(fields: dict[str, str]) -> str:
+    return fields.get("aof_rewrites", "")
 
 
 def _ask_for_rewrite() -> Steps[None]:

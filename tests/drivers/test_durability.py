@@ -109,6 +109,29 @@ async def test_a_write_without_ack_is_not_on_disk_yet(colour: Colour, faulty: Sp
 
 
 @at_once(colour=COLOURS)
+async def test_a_write_in_front_of_a_rewrite_waits_for_the_end_of_the_old_file(
+    colour: Colour, faulty: SpawnFaulty
+) -> None:
+    # The new file has nothing to sync, so Redis says at once that everything is synced.
+    made = faulty("appendfsync everysec")
+    async with talking(colour, made.server.url) as talker:
+        proved = promise()
+        await talker.run(durably(setting("first"), proved))
+        made.disk.order(delay_ms=700)
+
+        async def rewrite() -> None:
+            with made.server.client() as client:
+                await becomes(lambda: bool(client.exists("key-end")))
+                client.bgrewriteaof()
+
+        async with anyio.create_task_group() as both:
+            both.start_soon(rewrite)
+            await talker.run(durably(setting("key-end"), proved))
+            bases = list(made.server.folder.rglob("*.base.rdb"))
+            assert made.on_disk(b"key-end") or any(b"key-end" in base.read_bytes() for base in bases)
+
+
+@at_once(colour=COLOURS)
 async def test_a_write_that_changes_nothing_waits_for_the_one_that_did(colour: Colour, faulty: SpawnFaulty) -> None:
     made = faulty("appendfsync everysec")
     async with talking(colour, made.server.url) as talker:
