@@ -298,6 +298,7 @@ class _Proof(NamedTuple):
     disk: bool  # it was asked for its own disk too
     local_fsyncs: int  # 1: its own disk
     replicas: int
+    connected: int  # how many replicas it had at the end, whatever they have confirmed
 
 
 def prove(promise: Promise, since: Collection[ServerId], since_s: float) -> Steps[None]:
@@ -350,7 +351,7 @@ def _wait(promise: Promise) -> Steps[_Proof]:
             yield from _ask_for_rewrite()
         enough = local >= disk and replicas >= promise.replicas_min
         if enough or promise.clock() >= ends_s:
-            return _Proof(_server_of(fields), disk, local, replicas)
+            return _Proof(_server_of(fields), disk, local, replicas, int(fields.get("connected_slaves", 0)))
 
 
 def _rewrites(fields: dict[str, str]) -> str:
@@ -388,7 +389,14 @@ def _judge(promise: Promise, proof: _Proof, since: Collection[ServerId], since_s
         raise _not_durable(promise, what, **known)
     if proof.replicas < promise.replicas_min:
         how = "with an AOF of their own (appendonly yes) " if proof.disk else ""
-        what = f"{proof.replicas} of {promise.replicas} replicas {how}have confirmed it in {promise.timeout_ms} ms"
+        few = proof.connected < promise.replicas
+        mend = (
+            "connect more of them, or ask for fewer (replicas=)" if few else "`INFO replication` tells how far each is"
+        )
+        what = (
+            f"{proof.replicas} of {promise.replicas} replicas {how}have confirmed it in {promise.timeout_ms} ms, and "
+            f"{proof.connected} are connected to this server: {mend}"
+        )
         raise _not_durable(promise, what, **known)
 
 

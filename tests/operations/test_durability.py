@@ -45,6 +45,7 @@ def info(
     rewrites: int = 0,
     rewriting: int = 0,
     rewritten: str = "ok",
+    connected: int = 0,
 ) -> bytes:
     lines = [
         "# Server",
@@ -57,6 +58,7 @@ def info(
         f"aof_rewrite_in_progress:{rewriting}",
         "aof_rewrite_scheduled:0",
         f"aof_last_bgrewrite_status:{rewritten}",
+        f"connected_slaves:{connected}",
     ]
     return "\r\n".join(lines).encode()
 
@@ -289,6 +291,13 @@ def test_replicas_are_counted(replicas: int, enough: bool) -> None:
     with pytest.raises(NotDurableError, match="1 of 2 replicas") as raised:
         prove(counted, ack="replica", replicas=2, timeout_ms=1)
     assert raised.value.data["replicas"] == 1
+
+
+@pytest.mark.parametrize(("connected", "mend"), [(1, "ask for fewer"), (2, "`INFO replication` tells")])
+def test_who_waits_for_replicas_in_vain_is_told_how_many_there_are(connected: int, mend: str) -> None:
+    counted = [7, b"OK", [1, 1], info(connected=connected)]
+    with pytest.raises(NotDurableError, match=f"and {connected} are connected to this server: .*{mend}"):
+        prove(counted, ack="replica", replicas=2, timeout_ms=1)
 
 
 @pytest.mark.parametrize(
