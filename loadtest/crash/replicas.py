@@ -21,7 +21,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from loadtest.crash.checking import check
+from loadtest.crash.checking import Checked, check
 from loadtest.crash.lab import Lab, Scenario
 from loadtest.crash.ledger import Acked
 from loadtest.crash.outcome import Outcome, Verdict
@@ -176,7 +176,7 @@ async def kill_master(lab: Lab, number: int, *, down_after_ms: int = 2_000) -> O
         acked=len(promised),
         lost=len(lost),
         recovery_ms=round(gap_ms, 1),
-        faults=tuple(checked.faults),
+        faults=_faults(checked),
         note=f"{len(checked.lost) - len(lost)} of {len(acked) - len(promised)} acknowledged in memory gone; "
         + told_words(clients, killed_s),
     )
@@ -225,7 +225,7 @@ async def freeze_master(
         acked=len(acked),
         lost=len(checked.lost),
         window_ms=round(_acknowledging_ms(checked.lost, froze_s, thawed_s), 1),
-        faults=(*checked.faults, *([f"{lied} writes with ack=replica are lost"] if lied else [])),
+        faults=(*_faults(checked), *([f"{lied} writes with ack=replica are lost"] if lied else [])),
         note=f"frozen for {thawed_s - froze_s:.1f} s; {len(proved)} proved by a replica, {lied} of them lost; "
         + told_words(clients, froze_s),
     )
@@ -303,3 +303,9 @@ def judge(outcomes: list[Outcome]) -> list[Verdict]:
 
 
 SCENARIOS: Final = [Scenario(name="replicas", what="the master dies, or freezes and comes back", run=run, judge=judge)]
+
+
+def _faults(checked: Checked) -> tuple[str, ...]:
+    """What is wrong afterwards. A writer that goes on at the new master may follow a checkpoint that was acknowledged
+    in memory and went with the old one: such a gap in a history is counted as a loss already."""
+    return tuple(fault for fault in checked.faults if not ("-memory-" in fault and "its parent" in fault))
