@@ -37,7 +37,12 @@ def threads(
     config: options.Config = None,
     data_dir: options.DataDir = None,
     redis_url: options.RedisUrl = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print JSON instead: one object, or without ID one for each thread on a line of its own."
+        ),
+    ] = False,
 ) -> None:
     """Count what is stored of a thread and check that nothing is lost or left over. Exit code 1 if something is.
 
