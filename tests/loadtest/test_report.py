@@ -110,7 +110,7 @@ async def test_picture_is_a_png_with_a_panel_for_every_experiment(report: Report
     width, height = struct.unpack(">II", head[16:24])
     assert head.startswith(b"\x89PNG\r\n\x1a\n")
     # Three panels in a line, so four experiments take two lines.
-    assert width > 1_500
+    assert width > 1_200
     assert height > 500
 
 
