@@ -85,7 +85,8 @@ def offer_name(outcome: Outcome) -> str:
 
 def _kept(kind: str, offer: str, outcomes: Sequence[Outcome]) -> Kept:
     windows = sorted(outcome.window_ms for outcome in outcomes)
-    recoveries = sorted(outcome.recovery_ms for outcome in outcomes)
+    # 0 where the server lived on, or nobody waited for it.
+    recoveries = sorted(outcome.recovery_ms for outcome in outcomes if outcome.recovery_ms)
     return Kept(
         kind=kind,
         offer=offer,
@@ -98,8 +99,8 @@ def _kept(kind: str, offer: str, outcomes: Sequence[Outcome]) -> Kept:
         window_p50_ms=percentile(windows, 50),
         window_max_ms=windows[-1],
         longest_fsync_ms=max(outcome.longest_fsync_ms for outcome in outcomes),
-        recovery_p50_ms=percentile(recoveries, 50),
-        recovery_max_ms=recoveries[-1],
+        recovery_p50_ms=percentile(recoveries, 50) if recoveries else 0.0,
+        recovery_max_ms=max(recoveries, default=0.0),
         unattended=sum(outcome.start in UNATTENDED for outcome in outcomes),
         faults=sum(len(outcome.faults) for outcome in outcomes),
     )
@@ -140,7 +141,7 @@ def _losses(rows: Sequence[Kept]) -> Sheet:
                 _lost(row),
                 f"{_ms(row.window_p50_ms)} / {_ms(row.window_max_ms)}" if row.lost else "0",
                 _longest_fsync(row),
-                f"{_ms(row.recovery_p50_ms)} / {_ms(row.recovery_max_ms)}",
+                f"{_ms(row.recovery_p50_ms)} / {_ms(row.recovery_max_ms)}" if row.recovery_max_ms else "",
                 f"{row.unattended} of {row.crashes}",
             )
             for row in rows

@@ -212,6 +212,11 @@ def put_writes(
         args += (WRITES_IDX_MAP.get(channel, position), channel, stored)
         if 0 < scope.settings.offload_bytes_min <= len(stored):
             oversized[len(args) - 1] = stored
+    if not oversized:
+        reply = yield from call("rtmem_v1_checkpoint_put_writes", place.function_keys, args)
+        if reply[0] == b"ok" and reply[1]:  # it took the place of values that had been moved out
+            yield from Offloads(scope, place).settle(reply)
+        return
     offloads = Offloads(scope, place)
     try:
         while True:
