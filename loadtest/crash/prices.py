@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ import msgspec
 import redis
 
 from loadtest.checkpoint.states import SIZES, Threads
+from loadtest.ports import free_port
 from rtmem import settings
 from rtmem.checkpoint import AsyncRedisSaver
 from rtmem.loadtest import Contender, Experiment, Plan, measure
@@ -212,7 +212,7 @@ def server_of(profile: Profile, folder: Path) -> Iterator[embedded.Embedded]:
         if profile != "replicated":
             yield stack.enter_context(_started(folder, profile))
             return
-        port = _free_port()
+        port = free_port()
         # The embedded server stands alone by design; with the profile's own lines, which have the last word, it does
         # not. Clients use its socket like everybody's here, the replica its port.
         lines = [f"{one.name} {one.value}" for one in conf.directives("replicated") if one.name not in ("port", "save")]
@@ -252,9 +252,3 @@ def _wait(server: embedded.Embedded, done: Callable[[dict[str, Any]], bool]) -> 
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the server in {server.data_dir} was not ready after {_READY_TIMEOUT_S:.0f} s")
             time.sleep(0.01)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

@@ -26,8 +26,8 @@ from loadtest.crash.lab import Lab, Scenario
 from loadtest.crash.ledger import Acked
 from loadtest.crash.outcome import Outcome, Verdict
 from loadtest.crash.persevering import becomes, savers, told_words
-from loadtest.crash.ports import free_port
 from loadtest.crash.victim import Victim
+from loadtest.ports import free_port
 from rtmem.server import binaries, conf
 
 SERVICE: Final = "rtmem"

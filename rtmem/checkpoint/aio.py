@@ -85,7 +85,7 @@ class AsyncRedisSaver(Saver):
     async def asetup(self) -> None:
         """Connect, and load the function library if the server lacks it. Optional: the first write does it too."""
         self.loop = asyncio.get_running_loop()
-        await self._driver.answer(Batch((("FUNCTION", "LOAD", "REPLACE", library_of("rtmem_v1_checkpoint_put")),)))
+        await self._driver.answer(Batch((("FUNCTION", "LOAD", "REPLACE", library_of("rtmem_v2_checkpoint_put")),)))
 
     async def setup(self) -> None:
         """The name langgraph-checkpoint-postgres gives to asetup."""

@@ -96,7 +96,7 @@ class RedisSaver(Saver):
 
     def setup(self) -> None:
         """Connect, and load the function library if the server lacks it. Optional: the first write does it too."""
-        self._driver.answer(Batch((("FUNCTION", "LOAD", "REPLACE", library_of("rtmem_v1_checkpoint_put")),)))
+        self._driver.answer(Batch((("FUNCTION", "LOAD", "REPLACE", library_of("rtmem_v2_checkpoint_put")),)))
 
     def close(self) -> None:
         """Close the connections, unless the driver was given."""

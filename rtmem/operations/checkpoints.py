@@ -1,6 +1,6 @@
 """put, put_writes and get_tuple, of the full and of the shallow saver: one round trip each.
 
-What the bytes look like and what each step does at the server is told in `lua/checkpoints_v1.lua`.
+What the bytes look like and what each step does at the server is told in `lua/checkpoints_v2.lua`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def put(
         ServerFullError, PersistenceError: nothing was stored.
         TooLargeError, QuotaExceededError: an oversized value found no room at a pointer; nothing was stored.
 
-    Redis: 1 round trip, FCALL rtmem_v1_checkpoint_put; 2 if what this process remembers of the thread is outdated.
+    Redis: 1 round trip, FCALL rtmem_v2_checkpoint_put; 2 if what this process remembers of the thread is outdated.
         The first put of a thread or run also adds it to the indexes, in the same round trip.
         With `offload_bytes_min`, before it, for each oversized value that is new, 1 up to `batch_bytes` (1 MB), for a
         larger one 1 and 1 per batch, or 2 if an equal value is there; after it, 1 where a shallow saver frees what it
@@ -144,7 +144,7 @@ def _put(
     beside = [command for command, index in index_commands(scope, place, run_id) if not scope.is_indexed(index, place)]
     large = [("HSET", place.keys.checkpoints, number, stored) for number, stored in draft.fresh.large.items()]
     reply: list[bytes] = yield from call(
-        "rtmem_v1_checkpoint_put", place.function_keys, args, before=large, beside=beside
+        "rtmem_v2_checkpoint_put", place.function_keys, args, before=large, beside=beside
     )
     if reply[0] == b"ok":
         missing = [command for command, _ in index_commands(scope, place, run_id) if command not in beside]
@@ -186,7 +186,7 @@ def put_writes(
     Raises:
         ThreadDeletedError, StaleWriterError, ServerFullError, PersistenceError, TooLargeError, QuotaExceededError.
 
-    Redis: 1 round trip, FCALL rtmem_v1_checkpoint_put_writes. With `offload_bytes_min`, before it what `put` takes for
+    Redis: 1 round trip, FCALL rtmem_v2_checkpoint_put_writes. With `offload_bytes_min`, before it what `put` takes for
         an oversized value, and after it 1 where such a value was not taken or took the place of another.
     Source: BaseCheckpointSaver.put_writes (langgraph-checkpoint 4.3).
     """
@@ -213,7 +213,7 @@ def put_writes(
         if 0 < scope.settings.offload_bytes_min <= len(stored):
             oversized[len(args) - 1] = stored
     if not oversized:
-        reply = yield from call("rtmem_v1_checkpoint_put_writes", place.function_keys, args)
+        reply = yield from call("rtmem_v2_checkpoint_put_writes", place.function_keys, args)
         if reply[0] == b"ok" and reply[1]:  # it took the place of values that had been moved out
             yield from Offloads(scope, place).settle(reply)
         return
@@ -223,7 +223,7 @@ def put_writes(
             offloads.begin_again()
             for at, stored in oversized.items():
                 args[at] = yield from offloads.store(stored)
-            reply = yield from call("rtmem_v1_checkpoint_put_writes", place.function_keys, args)
+            reply = yield from call("rtmem_v2_checkpoint_put_writes", place.function_keys, args)
             if offloads.are_kept(reply):
                 break
     except RtmemError as exc:
@@ -251,7 +251,7 @@ def get_tuple(scope: Scope, config: RunnableConfig) -> Steps[CheckpointTuple | N
         CorruptRecordError: a record or a piece is gone, or does not decode.
         NewerLayoutError: stored by a newer rtmem.
 
-    Redis: 1 round trip, FCALL rtmem_v1_checkpoint_get (and PEXPIRE in the same one with refresh_on_read); 2 if a
+    Redis: 1 round trip, FCALL rtmem_v2_checkpoint_get (and PEXPIRE in the same one with refresh_on_read); 2 if a
         large piece has to travel: a value or message of 64 KB or more, or a long list that was put all at once. For
         each value that lies at a pointer 1 up to `batch_bytes` (1 MB) and 1 more per batch, unless it is remembered;
         1 more where another thread brought an equal one before.
@@ -263,7 +263,7 @@ def get_tuple(scope: Scope, config: RunnableConfig) -> Steps[CheckpointTuple | N
     if known is not None and (not known.readable or member not in (b"", known.member)):
         known = None
     reply = yield from call(
-        "rtmem_v1_checkpoint_get",
+        "rtmem_v2_checkpoint_get",
         (place.keys.checkpoints,),
         (member, place.head_field, *((known.nonce, known.stamp) if known else ())),
         beside=refresh_commands(scope, place),
@@ -281,7 +281,7 @@ def get_tuple(scope: Scope, config: RunnableConfig) -> Steps[CheckpointTuple | N
             yield Compute(restored.fill())
             return restored.tuple
         # A write went while its value was read.
-        reply = yield from call("rtmem_v1_checkpoint_get", (place.keys.checkpoints,), (member, place.head_field))
+        reply = yield from call("rtmem_v2_checkpoint_get", (place.keys.checkpoints,), (member, place.head_field))
     head = yield from settled_head(scope, place, member, reply)
     if head is None:
         return None
@@ -310,7 +310,7 @@ def sweep(scope: Scope, place: Place) -> Steps[None]:
     """
     more = 1
     while more:
-        more, unneeded = yield from call("rtmem_v1_checkpoint_sweep", place.function_keys, ())
+        more, unneeded = yield from call("rtmem_v2_checkpoint_sweep", place.function_keys, ())
         yield from release(scope, place, ids_in(unneeded))
 
 
@@ -322,6 +322,6 @@ def _shrink(scope: Scope, place: Place) -> Steps[None]:
     cursor = b"-"
     while cursor:
         args = (place.head_field, cursor)
-        cursor, unneeded = yield from call("rtmem_v1_checkpoint_shrink", place.function_keys, args)
+        cursor, unneeded = yield from call("rtmem_v2_checkpoint_shrink", place.function_keys, args)
         yield from release(scope, place, ids_in(unneeded))
     yield from sweep(scope, place)

@@ -69,7 +69,7 @@ def _copy(scope: Scope, source: Place, target: Place) -> Steps[bool]:
         yield from copy_pins(pointers, source.thread_id, target.thread_id)
     ttl_ms = scope.settings.ttl_ms
     first, epoch = yield from call(
-        "rtmem_v1_checkpoint_reserve", target.function_keys, (int(last or 1), ttl_ms, os.urandom(8))
+        "rtmem_v2_checkpoint_reserve", target.function_keys, (int(last or 1), ttl_ms, os.urandom(8))
     )
     job = _Copy(scope, source, target, int(first), random.getrandbits(_SHIFT_BITS), epoch, ttl_ms)
     for at in range(0, len(members), _COPY_SIZE):
@@ -102,7 +102,7 @@ class _Copy:
         """Copy some checkpoints, pieces first; False if the epoch is over."""
         gone: list[int | bytes] = []
         while True:
-            rows = yield from call("rtmem_v1_checkpoint_export", self.source.function_keys, members)
+            rows = yield from call("rtmem_v2_checkpoint_export", self.source.function_keys, members)
             needed = {number for k in range(4, len(rows), 7) for number in numbers_of(rows[k])} - self.copied
             missing: list[int | bytes] = []
             for numbers in _batches(sorted(needed), _COPY_PIECES):
@@ -128,7 +128,7 @@ class _Copy:
         for k in range(0, len(rows), 7):
             member, record, tasks, writes = rows[k : k + 4]
             args += (member, record, tasks, len(writes), *writes)
-        done, unneeded = yield from call("rtmem_v1_checkpoint_import", self.target.function_keys, args)
+        done, unneeded = yield from call("rtmem_v2_checkpoint_import", self.target.function_keys, args)
         left = ids_in(unneeded) if done else [id_in(reference) for reference in others.values()]
         yield from release(self.scope, self.target, left)
         return bool(done)
@@ -160,7 +160,7 @@ class _Copy:
         stored = ",".join(f"{start}:{count}" for start, count in runs(list(there)))
         store: Command = ("HSET", self.target.keys.checkpoints, *(part for pair in there.items() for part in pair))
         done, unneeded = yield from call(
-            "rtmem_v1_checkpoint_import",
+            "rtmem_v2_checkpoint_import",
             self.target.function_keys,
             (self.epoch, self.ttl_ms, stored, self.shift, self.large_shift, 0),
             before=(store,),

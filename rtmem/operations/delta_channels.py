@@ -29,7 +29,7 @@ def get_delta_channel_history(
         For each channel `writes`, oldest first and in `writes_sort_key` order within a checkpoint, and `seed`, the
         stored value, unless the walk reached the root without one.
 
-    Redis: 1 round trip at any length of the history, FCALL rtmem_v1_checkpoint_delta_history; 1 more for a channel
+    Redis: 1 round trip at any length of the history, FCALL rtmem_v2_checkpoint_delta_history; 1 more for a channel
         whose seed has values of 64 KB or more; for values at pointers those of `offloading.fetch`.
     Source: BaseCheckpointSaver.get_delta_channel_history (langgraph-checkpoint 4.3).
     """
@@ -39,7 +39,7 @@ def get_delta_channel_history(
     member = place.member(place.checkpoint_id) if place.checkpoint_id else b""
     wanted = list(dict.fromkeys(channels))
     reply = yield from call(
-        "rtmem_v1_checkpoint_delta_history", place.function_keys, (member, place.head_field, *wanted)
+        "rtmem_v2_checkpoint_delta_history", place.function_keys, (member, place.head_field, *wanted)
     )
     history: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in wanted}
     yield from fetch_seeds(place, reply[-1])

@@ -14,7 +14,7 @@ from typing import Any
 from rtmem.errors import FunctionMissingError
 from rtmem.steps import Argument, Batch, Command, Lane, Steps
 
-_LIBRARIES = {"rtmem_v1_checkpoint": "checkpoints_v1.lua", "rtmem_v1_pointers": "pointers_v1.lua"}
+_LIBRARIES = {"rtmem_v2_checkpoint": "checkpoints_v2.lua", "rtmem_v1_pointers": "pointers_v1.lua"}
 _CALLS = ("FCALL", "FCALL_RO")
 
 

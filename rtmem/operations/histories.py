@@ -72,7 +72,7 @@ def list_page(scope: Scope, thread_id: str, query: Query, cursor: bytes, limit: 
     is compared again here. A page ends after `limit` checkpoints, 1 MB, or 2,000 entries looked at; it may be empty
     and still have a cursor.
 
-    Redis: 1 round trip, FCALL rtmem_v1_checkpoint_list_page, and 1 for each checkpoint with values of 64 KB or more;
+    Redis: 1 round trip, FCALL rtmem_v2_checkpoint_list_page, and 1 for each checkpoint with values of 64 KB or more;
         for values at pointers those of `offloading.fetch`.
     Source: BaseCheckpointSaver.list (langgraph-checkpoint 4.3).
     """
@@ -89,7 +89,7 @@ def list_page(scope: Scope, thread_id: str, query: Query, cursor: bytes, limit: 
     for key, value in query.filter.items():
         if isinstance(value, str):
             args += (key, value)
-    reply = yield from call("rtmem_v1_checkpoint_list_page", place.function_keys, args)
+    reply = yield from call("rtmem_v2_checkpoint_list_page", place.function_keys, args)
     tuples: list[CheckpointTuple] = []
     for found in reply[1:]:
         # `before` as well: with a checkpoint_id in config the server looks that one up directly.
@@ -175,7 +175,7 @@ def delete_thread(scope: Scope, thread_id: str) -> Steps[None]:
     unlist = ("ZREM", index, encode_id(place.thread_id))
     pointers = scope_of(scope)
     deleted_ms, _, pins = yield from call_with(
-        "rtmem_v1_checkpoint_delete_thread",
+        "rtmem_v2_checkpoint_delete_thread",
         place.function_keys,
         (grave, scope.settings.tombstone_ttl_ms, scope.fence),
         beside=(unlist, pins_command(pointers, place.thread_id)),
@@ -231,7 +231,7 @@ def prune(scope: Scope, thread_id: str, strategy: str) -> Steps[None]:
     yield from _forget(scope, place, [node.member for node in nodes if node.member not in keep])
     if nodes:
         args = (nodes[-1].member, scope.fence)
-        _, unneeded = yield from call("rtmem_v1_checkpoint_forget_early", place.function_keys, args)
+        _, unneeded = yield from call("rtmem_v2_checkpoint_forget_early", place.function_keys, args)
         yield from release(scope, place, ids_in(unneeded))
 
 
@@ -250,7 +250,7 @@ def _skeleton(place: Place) -> Steps[list[Node]]:
     nodes: list[Node] = []
     cursor = b"-"
     while cursor:
-        reply = yield from call("rtmem_v1_checkpoint_skeleton", place.function_keys, (cursor, _SKELETON_SIZE))
+        reply = yield from call("rtmem_v2_checkpoint_skeleton", place.function_keys, (cursor, _SKELETON_SIZE))
         cursor = reply[0]
         for at in range(1, len(reply), 5):
             member, parent, run_id, deltas, valued = reply[at : at + 5]
@@ -281,7 +281,7 @@ def _raw_name(channel: bytes) -> bytes:
 def _forget(scope: Scope, place: Place, members: list[bytes]) -> Steps[None]:
     for at in range(0, len(members), _FORGET_SIZE):
         some = members[at : at + _FORGET_SIZE]
-        _, unneeded = yield from call("rtmem_v1_checkpoint_forget", place.function_keys, (scope.fence, *some))
+        _, unneeded = yield from call("rtmem_v2_checkpoint_forget", place.function_keys, (scope.fence, *some))
         yield from release(scope, place, ids_in(unneeded))
     scope.heads.forget_thread(place.keys.checkpoints)
     # Also with nothing to forget: an earlier job may have been broken off before its sweep.

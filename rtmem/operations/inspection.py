@@ -139,7 +139,7 @@ def _inspect(scope: Scope, place: Place) -> Steps[ThreadReport]:
     report, fields = ThreadReport(place.thread_id), _Fields()
     cursor = b"0"
     while True:
-        reply = yield from call("rtmem_v1_checkpoint_inspect", place.function_keys, (cursor, _FIELDS_PER_CALL))
+        reply = yield from call("rtmem_v2_checkpoint_inspect", place.function_keys, (cursor, _FIELDS_PER_CALL))
         for at in range(1, len(reply), 3):
             _sort(fields, report, reply[at], reply[at + 1], reply[at + 2])
         cursor = reply[0]

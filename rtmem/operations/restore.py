@@ -32,7 +32,7 @@ class Lost:
 
 
 def read_head(scope: Scope, place: Place, reply: list[Any]) -> Steps[Head | Lost]:
-    """The head that a reply of rtmem_v1_checkpoint_get or list_page describes; nothing is decoded yet.
+    """The head that a reply of rtmem_v2_checkpoint_get or list_page describes; nothing is decoded yet.
 
     Redis: no round trip, or 1 for its large pieces, and for what lies at pointers those of `offloading.fetch`.
     """
@@ -96,7 +96,7 @@ def settled_head(scope: Scope, place: Place, member: bytes, reply: list[Any] | N
                 thread_id=place.thread_id,
             )
         seen = (reply[1], reply[5])
-        reply = yield from call("rtmem_v1_checkpoint_get", (place.keys.checkpoints,), (member, place.head_field))
+        reply = yield from call("rtmem_v2_checkpoint_get", (place.keys.checkpoints,), (member, place.head_field))
     return None
 
 

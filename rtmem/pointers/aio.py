@@ -30,7 +30,7 @@ class AsyncPointers(Scoped):
 
     Args:
         redis_url: redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://.
-        driver: a AsyncDriver to share, instead of a URL.
+        driver: an AsyncDriver to share, instead of a URL.
         principal: whose pointers; nothing in a message can change it.
         settings: limits and lifetimes.
         redis: deadlines and connections, with a URL.
@@ -54,7 +54,7 @@ class AsyncPointers(Scoped):
     @classmethod
     @asynccontextmanager
     async def from_conn_string(cls, redis_url: str | None = None, **options: Any) -> AsyncIterator[Self]:
-        """Pointers for the length of a async with block; options as for the class."""
+        """Pointers for the length of an async with block; options as for the class."""
         pointers = cls(redis_url, **options)
         try:
             yield pointers

@@ -418,7 +418,7 @@ def test_a_copy_to_a_thread_that_is_swept_again_and_again_gives_up_and_leaves_no
 
         def interfere(request: Any) -> None:
             if isinstance(request, Batch) and any(
-                "rtmem_v1_checkpoint_import" in command for command in request.commands
+                "rtmem_v2_checkpoint_import" in command for command in request.commands
             ):
                 run(other, histories.prune(other.scope, "u", "keep_latest"))
 
@@ -445,12 +445,12 @@ def test_a_put_with_an_older_id_keeps_its_pieces_though_a_sweep_has_passed_its_p
         # One that refers to the shared piece goes: the piece is trash unless another one refers to it.
         place = thread_place(saver.scope, "t")
         forgotten = [name.encode() + b"\0" for name in names[120:]]
-        run(saver, call("rtmem_v1_checkpoint_forget", place.function_keys, ("", *forgotten[:1])))
-        more, _ = run(saver, call("rtmem_v1_checkpoint_sweep", place.function_keys, ()))
+        run(saver, call("rtmem_v2_checkpoint_forget", place.function_keys, ("", *forgotten[:1])))
+        more, _ = run(saver, call("rtmem_v2_checkpoint_sweep", place.function_keys, ()))
         assert more == 1  # the first hundred are read
         # Now a late one with an old id takes the piece over from the newest, and all that the sweep has yet to read go.
         late = put(saver, done["0149"].config, {"shared": shared}, done["0149"].checkpoint, checkpoint_id="0050a")
-        run(saver, call("rtmem_v1_checkpoint_forget", place.function_keys, ("", *forgotten[1:])))
+        run(saver, call("rtmem_v2_checkpoint_forget", place.function_keys, ("", *forgotten[1:])))
         run(saver, sweep(saver.scope, place))
         assert inspect(saver, "t").problems == []
         with savers.open() as cold:

@@ -315,7 +315,7 @@ def test_a_thread_that_is_deleted_between_value_and_checkpoint_begins_anew_whole
 
         def delete_before_the_checkpoint(request: Request) -> None:
             names = [str(command[1]) for command in request.commands] if isinstance(request, Batch) else []
-            if "rtmem_v1_checkpoint_put" in names and not done:
+            if "rtmem_v2_checkpoint_put" in names and not done:
                 done.append(True)
                 # Of another process: this saver's loop is at work.
                 other.bind("").delete_thread("t") if not isinstance(other, AsyncRedisSaver) else _delete(savers, other)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 import anyio
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from loadtest.ports import free_port
 from rtmem.server import binaries
 
 
@@ -115,21 +114,6 @@ def loading(spawn: Spawn, key_ms: int) -> Process:
     slow = f"key-load-delay {key_ms * 1_000}\nloading-process-events-interval-bytes 1024\n"
     conf.write_text(conf.read_text() + slow)
     return server.start()
-
-
-_ports: Final = iter(random.sample(range(10_000, 20_000), 10_000))
-
-
-def free_port() -> int:
-    """A port that nobody listens on, for a server that is started later, or comes back under its address.
-
-    Each is given out once, and below those that the kernel gives to clients: one of them could have taken it meanwhile,
-    or a client that tries a port where nobody listens yet could meet itself. A cluster's bus port is 10,000 above.
-    """
-    for port in _ports:
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise AssertionError("all ports are taken")
 
 
 def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:

@@ -325,7 +325,7 @@ def test_a_replica_is_waited_for_in_memory_where_nothing_is_synced() -> None:
 def test_a_server_that_hides_its_config_is_taken_at_its_word() -> None:
     clock = Clock()
     exchange = Exchange(clock, [[0, 0], info()], PermissionDeniedError("NOPERM"))
-    exchange.run(prepare(promise(clock=clock)))
+    assert exchange.run(prepare(promise(clock=clock))) is True  # its disk is waited for
 
 
 def test_an_error_of_the_write_itself_is_not_turned_into_another() -> None:

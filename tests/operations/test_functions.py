@@ -8,7 +8,7 @@ from rtmem.errors import FunctionMissingError, ServerUnavailableError
 from rtmem.operations.functions import call, library_of
 from tests.scripted import play
 
-NAME = "rtmem_v1_checkpoint_get"
+NAME = "rtmem_v2_checkpoint_get"
 MISSING = FunctionMissingError("Function not found")
 
 
@@ -52,4 +52,4 @@ def test_every_function_that_is_called_is_registered_in_its_library() -> None:
     source = library_of(NAME)
     for verb in ("put", "put_writes", "list_page", "delete_thread", "skeleton", "forget", "forget_early", "sweep",
                  "delta_history", "export", "reserve", "import", "inspect"):  # fmt: skip
-        assert f"'rtmem_v1_checkpoint_{verb}'" in source
+        assert f"'rtmem_v2_checkpoint_{verb}'" in source

@@ -88,13 +88,13 @@ def test_what_waits_for_a_sweep_is_garbage_and_no_problem(saver: RedisSaver, red
     members = redis_client.zrange(INDEX, 0, -2)
     keys = (KEY, INDEX, "rtmem:t:{/t}:d")
     put(saver, at("t"), {"messages": [message(99)]})
-    redis_client.execute_command("FCALL", "rtmem_v1_checkpoint_forget", 3, *keys, "", *members)
+    redis_client.execute_command("FCALL", "rtmem_v2_checkpoint_forget", 3, *keys, "", *members)
     report = inspect(saver, "t")
     assert report.problems == []
     assert report.sweep == ""
     # Of the 20 messages only those that the checkpoint left to them refers to are no garbage; two checkpoints are left.
     assert report.checkpoints == {"": 2}
-    redis_client.execute_command("FCALL", "rtmem_v1_checkpoint_sweep", 3, *keys)
+    redis_client.execute_command("FCALL", "rtmem_v2_checkpoint_sweep", 3, *keys)
     report = inspect(saver, "t")
     assert report.problems == []
     assert report.sweep in ("", "free")

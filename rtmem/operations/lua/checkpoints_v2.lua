@@ -1,4 +1,4 @@
-#!lua name=rtmem_v1_checkpoints
+#!lua name=rtmem_v2_checkpoints
 
 --[[ Checkpoints of one thread, full and shallow. Every function is one atomic step and names all its keys.
 
@@ -952,19 +952,19 @@ local function inspect(keys, argv)
   return reply
 end
 
-redis.register_function{function_name = 'rtmem_v1_checkpoint_inspect', callback = inspect, flags = {'no-writes'}}
-redis.register_function{function_name = 'rtmem_v1_checkpoint_get', callback = get, flags = {'no-writes'}}
-redis.register_function{function_name = 'rtmem_v1_checkpoint_list_page', callback = list_page, flags = {'no-writes'}}
-redis.register_function{function_name = 'rtmem_v1_checkpoint_skeleton', callback = skeleton, flags = {'no-writes'}}
-redis.register_function{function_name = 'rtmem_v1_checkpoint_delta_history', callback = delta_history, flags = {'no-writes'}}
-redis.register_function{function_name = 'rtmem_v1_checkpoint_export', callback = export, flags = {'no-writes'}}
-redis.register_function('rtmem_v1_checkpoint_put', put)
-redis.register_function('rtmem_v1_checkpoint_put_writes', put_writes)
-redis.register_function('rtmem_v1_checkpoint_reserve', reserve)
-redis.register_function('rtmem_v1_checkpoint_import', import)
+redis.register_function{function_name = 'rtmem_v2_checkpoint_inspect', callback = inspect, flags = {'no-writes'}}
+redis.register_function{function_name = 'rtmem_v2_checkpoint_get', callback = get, flags = {'no-writes'}}
+redis.register_function{function_name = 'rtmem_v2_checkpoint_list_page', callback = list_page, flags = {'no-writes'}}
+redis.register_function{function_name = 'rtmem_v2_checkpoint_skeleton', callback = skeleton, flags = {'no-writes'}}
+redis.register_function{function_name = 'rtmem_v2_checkpoint_delta_history', callback = delta_history, flags = {'no-writes'}}
+redis.register_function{function_name = 'rtmem_v2_checkpoint_export', callback = export, flags = {'no-writes'}}
+redis.register_function('rtmem_v2_checkpoint_put', put)
+redis.register_function('rtmem_v2_checkpoint_put_writes', put_writes)
+redis.register_function('rtmem_v2_checkpoint_reserve', reserve)
+redis.register_function('rtmem_v2_checkpoint_import', import)
 -- Deleting must work when Redis is full.
-redis.register_function{function_name = 'rtmem_v1_checkpoint_delete_thread', callback = delete_thread, flags = {'allow-oom'}}
-redis.register_function{function_name = 'rtmem_v1_checkpoint_shrink', callback = shrink, flags = {'allow-oom'}}
-redis.register_function{function_name = 'rtmem_v1_checkpoint_forget', callback = forget, flags = {'allow-oom'}}
-redis.register_function{function_name = 'rtmem_v1_checkpoint_forget_early', callback = forget_early, flags = {'allow-oom'}}
-redis.register_function{function_name = 'rtmem_v1_checkpoint_sweep', callback = sweep, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v2_checkpoint_delete_thread', callback = delete_thread, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v2_checkpoint_shrink', callback = shrink, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v2_checkpoint_forget', callback = forget, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v2_checkpoint_forget_early', callback = forget_early, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v2_checkpoint_sweep', callback = sweep, flags = {'allow-oom'}}
