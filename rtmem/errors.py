@@ -7,7 +7,8 @@ RtmemError
 │   ├── DataDirectoryError         the embedded server's directory cannot be used
 │   ├── PortTakenError             another program listens there
 │   ├── GatewayRunningError        another gateway serves this data directory
-│   └── GraphNotFoundError         `module:graph` does not lead to a graph
+│   ├── GraphNotFoundError         `module:graph` does not lead to a graph
+│   └── ExtraMissingError          an optional package is not installed: says which extra brings it
 ├── InvalidRequestError            the call itself is wrong; nothing was sent
 │   ├── IdTooLongError             an id is over 512 bytes
 │   ├── UnsupportedError           this class cannot do that (a shallow saver has no history)
@@ -40,6 +41,8 @@ RtmemError
 │   └── ThreadDeletedError         a late write to a thread that was deleted meanwhile
 ├── PointerNotFoundError           no such pointer, or not yours: nobody learns which
 │   └── PointerExpiredError        it was yours, and its time is over
+├── EmbeddingError                 a model gave no vectors, or none that can be used
+│   └── EmbeddingUnavailableError  it may later: overloaded, too slow, not reached (retryable)
 ├── QuotaExceededError             a tenant's pointers would take more than its share
 ├── NotDurableError                stored, but not proved to be as durable as asked
 ├── RunInProgressError             the thread is busy with another run      (retryable)
@@ -90,6 +93,10 @@ class GatewayRunningError(ConfigError):
 
 
 class GraphNotFoundError(ConfigError):
+    pass
+
+
+class ExtraMissingError(ConfigError, ImportError):
     pass
 
 
@@ -219,6 +226,14 @@ class PointerNotFoundError(RtmemError, LookupError):
 
 class PointerExpiredError(PointerNotFoundError):
     pass
+
+
+class EmbeddingError(RtmemError):
+    pass
+
+
+class EmbeddingUnavailableError(EmbeddingError):
+    retryable = True
 
 
 class QuotaExceededError(RtmemError):

@@ -7,9 +7,13 @@ for both colours. (psycopg 3 is built this way: `generators.py` asks, `waiting.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 R = TypeVar("R")
 
@@ -68,5 +72,68 @@ class Shared:
     spacing_ms: int = 100
 
 
-Request: TypeAlias = Batch | Compute | Shared
+TextKind: TypeAlias = Literal["document", "query"]
+"""What a text is embedded for: many models put other words in front of a question than of what may answer it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """Texts whose meaning is asked for. Answered with a vector for each: float32, shape (dims,), unit length.
+
+    `driver.run(steps, embedder)` says who embeds. An EmbeddingError is thrown into the steps like an error of Redis, so
+    that an operation may go on without vectors. No texts are answered without asking anybody.
+    """
+
+    texts: tuple[str, ...]
+    what: TextKind = "document"
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Start on `request` and let the steps go on: an embedding, while Redis is asked for something else.
+
+    Answered at once with a list of one, a `Begun`. The async driver works on it meanwhile; the sync driver begins when
+    it is asked for the answer. What nobody has asked for when the steps end is cancelled.
+    """
+
+    request: Batch | Embed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Begun:
+    """What was begun, and itself a request: answered as the request that was begun, or with its error."""
+
+    answer: Any  # the driver's own
+
+
+Request: TypeAlias = Batch | Compute | Shared | Embed | Begin | Begun
 Steps: TypeAlias = Generator[Request, list[Any], R]
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors; `rtmem.embedding` has several. Safe to share between threads and event loops."""
+
+    @property
+    def name(self) -> str:
+        """For people: the model, and where it runs."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Differs whenever vectors would: model, revision, quantisation, pooling, prefixes, dims.
+
+        Vectors of two fingerprints must never be compared.
+        """
+
+    @property
+    def dims(self) -> int:
+        """How many numbers a vector has."""
+
+    def embed(self, texts: Sequence[str], what: TextKind = "document") -> NDArray[np.float32]:
+        """The vectors of `texts`, blocking: float32, shape (len(texts), dims), C-contiguous, each of unit length.
+
+        Raises:
+            EmbeddingError: no vectors; an EmbeddingUnavailableError may pass by itself.
+        """
+
+    async def aembed(self, texts: Sequence[str], what: TextKind = "document") -> NDArray[np.float32]:
+        """See `embed`. Never holds the event loop."""

@@ -21,7 +21,7 @@ from typing import Any
 
 import redis.asyncio
 
-from rtmem.drivers import clients, wire
+from rtmem.drivers import clients, vectors, wire
 from rtmem.drivers.aio_wire import Call
 from rtmem.drivers.groups import AsyncGroups
 from rtmem.drivers.lanes import ExclusiveLane, Lane
@@ -33,7 +33,7 @@ from rtmem.errors import (
     RtmemError,
 )
 from rtmem.settings import Redis
-from rtmem.steps import Batch, Compute, R, Request, Shared, Steps
+from rtmem.steps import Batch, Begin, Begun, Compute, Embed, Embedder, R, Request, Shared, Steps
 
 YIELD_AFTER_US = 1_000
 """How long slices of computing keep the loop before other tasks have their turn.
@@ -81,13 +81,17 @@ class AsyncDriver:
         """A driver that connects the way `client` (redis.asyncio.Redis) does."""
         return cls(clients.pool_of(client, redis.asyncio.ConnectionPool), settings)
 
-    async def run(self, steps: Steps[R]) -> R:
-        """Run an operation to its end and return what it returns; errors of Redis are thrown into it."""
+    async def run(self, steps: Steps[R], embedder: Embedder | None = None) -> R:
+        """Run an operation to its end and return what it returns; errors of Redis and `embedder` are thrown into it.
+
+        What it began and does not wait for is told to stop when it ends, and not waited for.
+        """
+        begun: list[asyncio.Task[list[Any]]] = []
         try:
             request = next(steps)
             while True:
                 try:
-                    replies = await self.answer(request)
+                    replies = await self._reply(request, embedder, begun)
                 except RtmemError as exc:
                     request = steps.throw(exc)
                 else:
@@ -97,8 +101,25 @@ class AsyncDriver:
             return result
         finally:
             steps.close()
+            for task in begun:
+                task.cancel()
 
-    async def answer(self, request: Request) -> list[Any]:
+    async def _reply(
+        self, request: Request, embedder: Embedder | None, begun: list[asyncio.Task[list[Any]]]
+    ) -> list[Any]:
+        if isinstance(request, Begin):
+            task = asyncio.create_task(self._reply(request.request, embedder, begun))
+            task.add_done_callback(_heard)
+            begun.append(task)
+            return [Begun(task)]
+        if isinstance(request, Begun):
+            replies: list[Any] = await request.answer
+            return replies
+        if isinstance(request, Embed):
+            return await _embed(request, vectors.required(embedder))
+        return await self.answer(request)
+
+    async def answer(self, request: Batch | Compute | Shared) -> list[Any]:
         """The replies to one request. Retries idempotent batches after a lost connection, inside one deadline."""
         if isinstance(request, Compute):
             return await _compute(request)
@@ -177,6 +198,18 @@ class AsyncDriver:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
+
+
+async def _embed(request: Embed, embedder: Embedder) -> list[Any]:
+    if not request.texts:
+        return []
+    return vectors.rows(await embedder.aembed(request.texts, request.what), len(request.texts), embedder)
+
+
+def _heard(task: asyncio.Task[list[Any]]) -> None:
+    # An error that nobody waits for any more is no news to the log.
+    if not task.cancelled():
+        task.exception()
 
 
 async def _compute(request: Compute) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import redis
 
-from rtmem.drivers import clients, wire
+from rtmem.drivers import clients, vectors, wire
 from rtmem.drivers.groups import SyncGroups
 from rtmem.drivers.translate import connection_error
 from rtmem.errors import (
@@ -24,7 +24,7 @@ from rtmem.errors import (
     ServerUnavailableError,
 )
 from rtmem.settings import Redis
-from rtmem.steps import Batch, Compute, R, Request, Shared, Steps
+from rtmem.steps import Batch, Begin, Begun, Compute, Embed, Embedder, R, Request, Shared, Steps
 
 _READ_BYTES = 256 * 1024
 
@@ -65,13 +65,13 @@ class SyncDriver:
         """A driver that connects the way `client` (redis.Redis) does."""
         return cls(clients.pool_of(client, redis.ConnectionPool), settings)
 
-    def run(self, steps: Steps[R]) -> R:
-        """Run an operation to its end and return what it returns; errors of Redis are thrown into it."""
+    def run(self, steps: Steps[R], embedder: Embedder | None = None) -> R:
+        """Run an operation to its end and return what it returns; errors of Redis and `embedder` are thrown into it."""
         try:
             request = next(steps)
             while True:
                 try:
-                    replies = self.answer(request)
+                    replies = self._reply(request, embedder)
                 except RtmemError as exc:
                     request = steps.throw(exc)
                 else:
@@ -82,7 +82,16 @@ class SyncDriver:
         finally:
             steps.close()
 
-    def answer(self, request: Request) -> list[Any]:
+    def _reply(self, request: Request, embedder: Embedder | None) -> list[Any]:
+        if isinstance(request, Begin):
+            return [Begun(request.request)]
+        if isinstance(request, Begun):
+            return self._reply(request.answer, embedder)
+        if isinstance(request, Embed):
+            return _embed(request, vectors.required(embedder))
+        return self.answer(request)
+
+    def answer(self, request: Batch | Compute | Shared) -> list[Any]:
         """The replies to one request. Retries idempotent batches after a lost connection, inside one deadline."""
         if isinstance(request, Compute):
             for _ in request.slices:
@@ -125,6 +134,12 @@ class SyncDriver:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+def _embed(request: Embed, embedder: Embedder) -> list[Any]:
+    if not request.texts:
+        return []
+    return vectors.rows(embedder.embed(request.texts, request.what), len(request.texts), embedder)
 
 
 def retry_allowed(exc: RtmemError, batch: Batch) -> bool:

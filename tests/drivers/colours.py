@@ -16,7 +16,7 @@ from anyio import CapacityLimiter
 
 from rtmem.drivers import AsyncDriver, SyncDriver
 from rtmem.settings import Redis
-from rtmem.steps import Batch, Command, R, Steps
+from rtmem.steps import Batch, Command, Embedder, R, Steps
 
 Colour = Literal["sync", "async"]
 COLOURS: tuple[Colour, ...] = ("sync", "async")
@@ -74,11 +74,11 @@ class Talker:
             return await self.driver.answer(batch)
         return await anyio.to_thread.run_sync(self.driver.answer, batch, limiter=self._threads)
 
-    async def run(self, steps: Steps[R]) -> R:
+    async def run(self, steps: Steps[R], embedder: Embedder | None = None) -> R:
         """What an operation returns."""
         if isinstance(self.driver, AsyncDriver):
-            return await self.driver.run(steps)
-        return await anyio.to_thread.run_sync(self.driver.run, steps, limiter=self._threads)
+            return await self.driver.run(steps, embedder)
+        return await anyio.to_thread.run_sync(self.driver.run, steps, embedder, limiter=self._threads)
 
     async def aclose(self) -> None:
         if isinstance(self.driver, AsyncDriver):
