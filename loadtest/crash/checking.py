@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypedDict
+from functools import partial
+from typing import Annotated, Any, Final, TypedDict
 
+import anyio
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.graph import END, START, StateGraph
@@ -17,9 +19,11 @@ from loadtest.crash.fleet import TASK_ID, config_of, writes_of
 from loadtest.crash.ledger import Acked, Thread
 from rtmem.checkpoint import AsyncRedisSaver, AsyncShallowRedisSaver
 from rtmem.drivers import AsyncDriver
-from rtmem.errors import RtmemError
+from rtmem.errors import PersistenceError, RtmemError
 from rtmem.operations.inspection import inspect_thread
 from rtmem.settings import Checkpoint
+
+_REPLICAS_TIMEOUT_S: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -141,7 +145,7 @@ async def _resume(driver: AsyncDriver, thread: Thread, checked: Checked) -> None
         before = await saver.aget_tuple(config)
         if before is None:
             return
-        await builder.compile(checkpointer=saver).ainvoke({"visited": 0}, config)
+        await _once_replicas_follow(partial(builder.compile(checkpointer=saver).ainvoke, {"visited": 0}, config))
         after = await saver.aget_tuple(config)
     except Exception as exc:  # noqa: BLE001 - see below
         # Whatever a graph raises here, for whatever reason, is a thread that cannot be continued.
@@ -152,3 +156,16 @@ async def _resume(driver: AsyncDriver, thread: Thread, checked: Checked) -> None
     went_on = after is not None and after.checkpoint["id"] > before.checkpoint["id"]
     if not went_on or seen[0].get("messages") != kept:
         checked.faults.append(f"{thread.name}: a graph resumed without the state of its latest checkpoint")
+
+
+async def _once_replicas_follow(write: Callable[[], Awaitable[object]]) -> None:
+    """A new master refuses writes, as it is told to, until a replica follows it closely enough."""
+    deadline_s = time.monotonic() + _REPLICAS_TIMEOUT_S
+    while True:
+        try:
+            await write()
+            return
+        except PersistenceError as exc:
+            if "NOREPLICAS" not in exc.message or time.monotonic() > deadline_s:
+                raise
+            await anyio.sleep(0.1)

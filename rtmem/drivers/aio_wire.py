@@ -50,23 +50,13 @@ class Wire(asyncio.Protocol):
 
     async def connect(self, pool: Any, timeout_s: float) -> None:
         connection = clients.new_connection(pool, timeout_s)
-        task = asyncio.current_task()
-        assert task is not None
-        cancelled = task.cancelling()
         try:
-            await connection.connect()
-            # redis-py sends with asyncio.wait_for, which before Python 3.12 loses a cancellation that comes in the tick
-            # in which it ends: the caller who gave up would wait for its answer all the same.
-            if task.cancelling() > cancelled:
-                raise asyncio.CancelledError
+            await _connect(connection, pool)
         except BaseException as exc:
             await connection.disconnect(nowait=True)
             if isinstance(exc, Exception):
                 raise connection_error(exc, self.where) from exc
             raise
-        finally:
-            for sentinel in clients.idle_sentinels(pool):
-                await sentinel.disconnect(inuse_connections=False)
         self._connection = connection
         self._transport = connection._writer.transport
         self._transport.set_protocol(self)
@@ -180,6 +170,25 @@ class Wire(asyncio.Protocol):
                 await asyncio.sleep(0)
             finally:
                 self._let_go()
+
+
+async def _connect(connection: Any, pool: Any) -> None:
+    """Connect, or raise and leave only `connection` itself to be closed.
+
+    disconnect(nowait=True) never suspends, so no cancellation can come in between.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    cancelled = task.cancelling()
+    try:
+        await connection.connect()
+    finally:
+        for asked in clients.asked_sentinels(connection, pool):
+            await asked.disconnect(nowait=True)
+    # redis-py sends with asyncio.wait_for, which before Python 3.12 loses a cancellation that comes in the tick in
+    # which it ends: the caller who gave up would wait for its answer all the same.
+    if task.cancelling() > cancelled:
+        raise asyncio.CancelledError
 
 
 def _with_cause(error: RtmemError, cause: BaseException | None) -> RtmemError:

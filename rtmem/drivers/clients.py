@@ -10,6 +10,7 @@ themselves (wire.py), because redis-py's own read path costs more than the comma
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -140,7 +141,24 @@ def new_connection(pool: Any, timeout_s: float) -> Any:
         setattr(connection, name, timeout_s if theirs is None else min(theirs, timeout_s))
     # The driver decides what is tried again, inside its deadline. The type carries the colour.
     connection.retry = type(connection.retry)(NoBackoff(), 0)
+    if follows_sentinel(pool):
+        connection.connection_pool = _with_own_sentinels(pool)
     return connection
+
+
+def _with_own_sentinels(pool: Any) -> Any:
+    """`pool`, asking the same Sentinels over connections that nobody else uses.
+
+    Connections are made by many tasks or threads at once, and each closes those to the Sentinels when it knows who the
+    master is: shared ones would be closed under somebody who has just asked.
+    """
+    own, own.sentinel_manager = copy.copy(pool), copy.copy(pool.sentinel_manager)
+    own.sentinel_manager.sentinels = [
+        type(client).from_pool(type(theirs)(connection_class=theirs.connection_class, **theirs.connection_kwargs))
+        for client in pool.sentinel_manager.sentinels
+        for theirs in [client.connection_pool]
+    ]
+    return own
 
 
 def checked(pool: Any) -> Any:
@@ -157,13 +175,22 @@ def follows_sentinel(pool: Any) -> bool:
     return hasattr(pool, "service_name")
 
 
-def idle_sentinels(pool: Any) -> list[Any]:
-    """The pools of the clients that asked the sentinels for `pool`.
+def asked_sentinels(connection: Any, pool: Any) -> list[Any]:
+    """The connections over which the Sentinels were asked for `connection`, to be closed when it is made.
 
-    Their connections are to be closed once it is known who the master is: nobody would do it later, and those of the
-    async kind cannot serve another event loop.
+    `pool` learns which Sentinel answered: the next connection asks that one first.
     """
-    return [client.connection_pool for client in pool.sentinel_manager.sentinels] if follows_sentinel(pool) else []
+    if not follows_sentinel(pool):
+        return []
+    asked = [client.connection_pool for client in connection.connection_pool.sentinel_manager.sentinels]
+    first = _address(asked[0])
+    pool.sentinel_manager.sentinels.sort(key=lambda client: _address(client.connection_pool) != first)
+    # Not by disconnect() of their pools: cancelled before it begins with one of them, it would leave that one open.
+    return [one for theirs in asked for one in (*theirs._available_connections, *theirs._in_use_connections)]
+
+
+def _address(pool: Any) -> tuple[Any, ...]:
+    return pool.connection_kwargs.get("host"), pool.connection_kwargs.get("port")
 
 
 def place_of(pool: Any) -> str:

@@ -263,15 +263,16 @@ class _WirePool:
         remaining_s = deadline - time.monotonic()
         if remaining_s <= 0:
             raise not_sent_in_time(self._where)
+        connection = clients.new_connection(self.pool, min(self._connect_timeout_s, remaining_s))
         try:
-            return _Wire(clients.new_connection(self.pool, min(self._connect_timeout_s, remaining_s)), self._where)
+            return _Wire(connection, self._where)
         except ServerUnavailableError as exc:
             if time.monotonic() < deadline:
                 raise
             raise not_sent_in_time(self._where) from exc
         finally:
-            for sentinel in clients.idle_sentinels(self.pool):
-                sentinel.disconnect(inuse_connections=False)
+            for asked in clients.asked_sentinels(connection, self.pool):
+                asked.disconnect()
 
     def close(self) -> None:
         free, self._free = self._free, deque()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
 import redis
 
 from rtmem.checkpoint import AsyncRedisSaver, AsyncShallowRedisSaver, RedisSaver, ShallowRedisSaver
-from rtmem.drivers import SyncDriver, clients
+from rtmem.drivers import AsyncDriver, SyncDriver, clients
 from rtmem.errors import (
     AuthenticationError,
     ConfigError,
@@ -23,6 +24,7 @@ from rtmem.errors import (
 )
 from rtmem.pointers import AsyncPointers, Pointers
 from rtmem.settings import Redis
+from rtmem.steps import Batch
 from tests.drivers.colours import COLOURS, Colour, talking
 from tests.drivers.processes import Spawn, becomes, eventually, free_port
 from tests.drivers.relay import Relay, tls_relay_to
@@ -246,6 +248,25 @@ async def test_a_master_that_was_demoted_is_left(colour: Colour, spawn: Spawn) -
         assert await talker.answer(("SET", "k", "after")) == [b"OK"]
         with watched.replica.client(password="s3cret") as client:
             assert client.get("k") == b"after"
+
+
+@pytest.mark.anyio
+async def test_callers_who_give_up_while_sentinel_is_asked_leave_no_connection_open(spawn: Spawn) -> None:
+    watched = Watched(spawn)
+
+    async def call(driver: AsyncDriver, lane: Literal["auto", "blocking", "durable"], patience_s: float) -> None:
+        with anyio.move_on_after(patience_s):
+            assert await driver.answer(Batch((("SET", lane, "v"),), lane=lane)) == [b"OK"]
+
+    for _ in range(12):
+        async with AsyncDriver.lazy(watched.url) as driver, anyio.create_task_group() as callers:
+            for number in range(12):  # connecting takes some milliseconds
+                callers.start_soon(call, driver, ("auto", "blocking", "durable")[number % 3], 0.002 * (number + 1))
+    del driver
+    watched.sentinel.kill()
+    watched.master.kill()
+    await anyio.sleep(0.05)  # the loop lets go of a connection whose end nobody reads when the server has gone
+    gc.collect()  # one that is forgotten would warn here, and warnings are errors
 
 
 @pytest.mark.anyio
