@@ -157,9 +157,8 @@ class AsyncDriver:
             return []
         if self._loop is not asyncio.get_running_loop():
             self._adopt_loop()
-        payload = wire.pack(batch)
-        call = Call(payload, wire.replies_expected(batch), self._lanes_loop.create_future())
-        if batch.lane == "auto" and len(payload) < self.settings.large_bytes_min:
+        call = Call(wire.pack(batch), wire.replies_expected(batch), self._lanes_loop.create_future())
+        if batch.lane == "auto" and call.size < self.settings.large_bytes_min:
             return await self._pipelined.ask(call, deadline)
         if batch.lane in ("blocking", "durable"):
             return await self._exclusive[batch.lane].ask(call, deadline)

@@ -18,10 +18,11 @@ CLOSE_TIMEOUT_S = 0.5
 class Call:
     """A packed batch, the replies that have come so far, and who waits for them."""
 
-    __slots__ = ("count", "future", "payload", "replies", "sent_at")
+    __slots__ = ("count", "future", "pieces", "replies", "sent_at", "size")
 
-    def __init__(self, payload: bytes, count: int, future: asyncio.Future[list[Any]]) -> None:
-        self.payload = payload
+    def __init__(self, pieces: list[wire.Piece], count: int, future: asyncio.Future[list[Any]]) -> None:
+        self.pieces = pieces
+        self.size = sum(map(len, pieces))
         self.count = count
         self.future = future
         self.replies: list[Any] = []
@@ -77,9 +78,17 @@ class Wire(asyncio.Protocol):
         now = time.monotonic()
         for call in calls:
             call.sent_at = now
-            self.bytes_in_flight += len(call.payload)
+            self.bytes_in_flight += call.size
         self.in_flight.extend(calls)
-        self._transport.write(calls[0].payload if len(calls) == 1 else b"".join([c.payload for c in calls]))
+        pieces = [piece for call in calls for piece in call.pieces]
+        if len(pieces) == len(calls):
+            # Nothing large among them.
+            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            return
+        for piece in pieces:
+            # Behind a write that broke the connection, asyncio would log a warning for each.
+            if not self._transport.is_closing():
+                self._transport.write(piece)
 
     def data_received(self, data: bytes) -> None:
         reader, in_flight = self._reader, self.in_flight
@@ -98,7 +107,7 @@ class Wire(asyncio.Protocol):
                 call.replies.append(reply)
                 if len(call.replies) == call.count:
                     in_flight.popleft()
-                    self.bytes_in_flight -= len(call.payload)
+                    self.bytes_in_flight -= call.size
                     if not call.future.done():
                         call.future.set_result(call.replies)
         except wire.ProtocolError as exc:

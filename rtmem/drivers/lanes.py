@@ -31,7 +31,7 @@ class Lane:
 
     def load(self) -> int:
         """Bytes that are under way or waiting."""
-        waiting = sum(len(call.payload) for call in self._waiting)
+        waiting = sum(call.size for call in self._waiting)
         return waiting + (self._wire.bytes_in_flight if self._wire else 0)
 
     async def ask(self, call: Call, deadline: float) -> list[Any]:

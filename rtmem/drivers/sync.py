@@ -174,11 +174,12 @@ class _Wire:
             raise
         self.socket: socket.socket = connection._sock
 
-    def exchange(self, payload: bytes, count: int, deadline: float) -> list[Any]:
+    def exchange(self, pieces: list[wire.Piece], count: int, deadline: float) -> list[Any]:
         replies: list[Any] = []
         try:
             self.socket.settimeout(_remaining_s(deadline))
-            self.socket.sendall(payload)
+            for piece in pieces:
+                self.socket.sendall(piece)
             while len(replies) < count:
                 reply = self.reader.gets()
                 if reply is wire.NOTHING:
@@ -223,7 +224,7 @@ class _WirePool:
         self._free: deque[_Wire] = deque()
         self._places = threading.BoundedSemaphore(self._size)
 
-    def exchange(self, payload: bytes, count: int, deadline: float) -> list[Any]:
+    def exchange(self, pieces: list[wire.Piece], count: int, deadline: float) -> list[Any]:
         if self._pid != os.getpid():
             # A forked child must not speak on its parent's sockets.
             self._reset()
@@ -235,14 +236,14 @@ class _WirePool:
                 where=self._where,
             )
         try:
-            return self._exchange(payload, count, deadline, free)
+            return self._exchange(pieces, count, deadline, free)
         finally:
             places.release()
 
-    def _exchange(self, payload: bytes, count: int, deadline: float, free: deque[_Wire]) -> list[Any]:
+    def _exchange(self, pieces: list[wire.Piece], count: int, deadline: float, free: deque[_Wire]) -> list[Any]:
         connection = self._take(free, deadline)
         try:
-            replies = connection.exchange(payload, count, deadline)
+            replies = connection.exchange(pieces, count, deadline)
         except BaseException:
             # Also after KeyboardInterrupt: a reply that is still under way would answer the next caller.
             connection.close()

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 import hiredis
 
 from rtmem.drivers.translate import error_reply
 from rtmem.errors import RtmemError, ServerError
-from rtmem.steps import Batch
+from rtmem.steps import Argument, Batch, Command
+
+Piece: TypeAlias = bytes | memoryview
 
 NOTHING = object()
 """What a reader answers when it needs more bytes."""
 
 _MULTI = hiredis.pack_command(("MULTI",))
 _EXEC = hiredis.pack_command(("EXEC",))
-_EMPTY = b"$0\r\n\r\n"
 _LARGE_BYTES_MIN = 16 * 1024
 
 
@@ -37,28 +38,53 @@ def new_reader() -> Any:
     return hiredis.Reader(protocolError=ProtocolError, replyError=ErrorReply, notEnoughData=NOTHING)
 
 
-def pack(batch: Batch) -> bytes:
-    """The bytes of `batch`, with MULTI and EXEC around them if it is atomic."""
-    commands: Any = batch.commands
-    if len(commands) == 1 and not batch.atomic and not _ends_large(commands[0]):
-        alone: bytes = hiredis.pack_command(commands[0])
-        return alone
-    packed: list[bytes] = [_MULTI] if batch.atomic else []
-    for command in commands:
-        if _ends_large(command):
-            # hiredis copies a value of 1 MB several times (0.2 ms); the join below copies it once (0.05 ms).
-            start = hiredis.pack_command((*command[:-1], b""))
-            packed += (start[: -len(_EMPTY)], b"$%d\r\n" % len(command[-1]), command[-1], b"\r\n")
+def pack(batch: Batch) -> list[Piece]:
+    """The bytes of `batch`, with MULTI and EXEC around them if it is atomic, in pieces to be sent one after the other.
+
+    A large value is a piece of its own and is not copied, which would take 0.05 ms for 1 MB (hiredis: 0.2 ms).
+    """
+    pieces: list[Piece] = []
+    small: list[Piece] = [_MULTI] if batch.atomic else []
+    for command in batch.commands:
+        if _has_large(command):
+            _pack_around(command, small, pieces)
         else:
-            packed.append(hiredis.pack_command(command))
+            packed: Any = command
+            small.append(hiredis.pack_command(packed))
     if batch.atomic:
-        packed.append(_EXEC)
-    return b"".join(packed)
+        small.append(_EXEC)
+    pieces.append(small[0] if len(small) == 1 else b"".join(small))
+    return pieces
 
 
-def _ends_large(command: Sequence[Any]) -> bool:
-    last = command[-1]
-    return type(last) is bytes and len(last) >= _LARGE_BYTES_MIN
+def _has_large(command: Command) -> bool:
+    for argument in command:
+        kind = type(argument)
+        if (kind is bytes or kind is memoryview) and len(argument) >= _LARGE_BYTES_MIN:  # type: ignore[arg-type]
+            return True
+    return False
+
+
+def _pack_around(command: Command, small: list[Piece], pieces: list[Piece]) -> None:
+    """Append `command` to `small`; its large values go to `pieces`, each behind all that comes before it."""
+    small.append(b"*%d\r\n" % len(command))
+    for argument in command:
+        raw = _raw(argument)
+        small.append(b"$%d\r\n" % len(raw))
+        if len(raw) >= _LARGE_BYTES_MIN:
+            pieces += (b"".join(small), raw)
+            small[:] = (b"\r\n",)
+        else:
+            small += (raw, b"\r\n")
+
+
+def _raw(argument: Argument) -> Piece:
+    if type(argument) is bytes:
+        return argument
+    if isinstance(argument, memoryview):
+        # What somebody can still change while it is sent is copied.
+        return argument.cast("B") if argument.readonly and argument.c_contiguous else argument.tobytes()
+    return str(argument).encode()
 
 
 def replies_expected(batch: Batch) -> int:

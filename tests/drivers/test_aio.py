@@ -132,6 +132,17 @@ async def test_large_values_travel_beside_each_other_on_few_connections(relay: R
         assert relay.connections == 5  # the pipelined one and four
 
 
+async def test_large_values_under_which_a_connection_breaks_are_sent_again_and_nothing_is_logged(
+    relay: Relay, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connected(relay.url) as driver:
+        sets = Batch(tuple(("SET", f"k{number}", b"x" * 20_000) for number in range(20)), lane="large")
+        await driver.answer(sets)
+        relay.cut()
+        assert await driver.answer(sets) == [b"OK"] * 20
+    assert not caplog.records
+
+
 async def test_a_blocking_read_holds_up_nobody(redis_url: str, redis_client: redis.Redis) -> None:
     async with connected(redis_url) as driver:
         readers = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import hiredis
@@ -9,7 +10,7 @@ import pytest
 
 from rtmem.drivers import wire
 from rtmem.errors import CommandError, ServerError, ServerFullError
-from rtmem.steps import Batch
+from rtmem.steps import Batch, Command
 
 
 def read(*chunks: bytes) -> list[Any]:
@@ -22,25 +23,42 @@ def read(*chunks: bytes) -> list[Any]:
     return replies
 
 
+def packed(*commands: Command, atomic: bool = False) -> bytes:
+    return b"".join(wire.pack(Batch(commands, atomic=atomic)))
+
+
 def test_a_batch_is_its_commands_one_after_the_other() -> None:
-    assert wire.pack(Batch((("SET", b"\x00", 1),))) == b"*3\r\n$3\r\nSET\r\n$1\r\n\x00\r\n$1\r\n1\r\n"
-    two = wire.pack(Batch((("PING",), ("PING",))))
+    assert packed(("SET", b"\x00", 1)) == b"*3\r\n$3\r\nSET\r\n$1\r\n\x00\r\n$1\r\n1\r\n"
+    two = packed(("PING",), ("PING",))
     assert two == b"*1\r\n$4\r\nPING\r\n" * 2
-    assert wire.pack(Batch((("PING",), ("PING",)), atomic=True)) == (
-        b"*1\r\n$5\r\nMULTI\r\n" + two + b"*1\r\n$4\r\nEXEC\r\n"
-    )
+    assert packed(("PING",), ("PING",), atomic=True) == b"*1\r\n$5\r\nMULTI\r\n" + two + b"*1\r\n$4\r\nEXEC\r\n"
 
 
 @pytest.mark.parametrize("size", [0, 16 * 1024 - 1, 16 * 1024, 1_000_000])
 @pytest.mark.parametrize("atomic", [False, True])
-@pytest.mark.parametrize("kind", [bytes, memoryview])
-def test_a_large_value_is_packed_like_a_small_one(size: int, atomic: bool, kind: type) -> None:
-    commands = (("HSET", "key", 1, kind(b"\xff" * size)), ("PING",))
-    packed = b"".join(hiredis.pack_command(command) for command in (("HSET", "key", 1, b"\xff" * size), ("PING",)))
+@pytest.mark.parametrize("kind", [bytes, memoryview, lambda raw: memoryview(bytearray(raw))])
+def test_a_large_value_is_packed_like_a_small_one(size: int, atomic: bool, kind: Callable[[bytes], Any]) -> None:
+    raw = b"\xff" * size
+    value = kind(raw)
+    commands: tuple[Command, ...] = (
+        ("SET", "é", value, "PX", 5),
+        ("HSET", "h", 1, value),
+        ("MSET", "a", value, b"b", value),
+    )
+    expected = b"".join(
+        hiredis.pack_command(tuple(raw if part is value else part for part in command)) for command in commands
+    )
     if atomic:
-        packed = b"*1\r\n$5\r\nMULTI\r\n" + packed + b"*1\r\n$4\r\nEXEC\r\n"
-    assert wire.pack(Batch(commands, atomic=atomic)) == packed
-    assert wire.pack(Batch(commands[:1])) == packed[15 * atomic :].removesuffix(b"*1\r\n$4\r\nEXEC\r\n" * atomic)[:-14]
+        expected = b"*1\r\n$5\r\nMULTI\r\n" + expected + b"*1\r\n$4\r\nEXEC\r\n"
+    assert packed(*commands, atomic=atomic) == expected
+
+
+def test_a_large_value_is_sent_from_where_it_lies_unless_somebody_can_change_it() -> None:
+    value, changeable = b"x" * 16 * 1024, bytearray(16 * 1024)
+    pieces = wire.pack(Batch((("SET", "a", value, "PX", 1), ("SET", "b", memoryview(changeable)))))
+    assert pieces[1] is value
+    changeable[0] = 1
+    assert pieces[3] == bytes(16 * 1024)
 
 
 def test_as_many_replies_are_expected_as_redis_sends() -> None:
