@@ -127,7 +127,7 @@ class Keys:
     @property
     def barrier(self) -> str:
         """What a proof of durability writes. One key for all, of one minute: it leaves nothing behind. It belongs to
-        no slot that matters, because a Cluster cannot be asked for a proof (operations/durability.py)."""
+        no slot that matters, because a Cluster cannot be asked for a proof (operations/durability_proof.py)."""
         return f"{self.prefix}:barrier"
 
     @property

@@ -22,7 +22,7 @@ from rtmem.checkpoint.base import Saver, checkpoint_settings, unsupported
 from rtmem.checkpoint.sync import NO_HISTORY, redis_settings
 from rtmem.drivers import AsyncDriver
 from rtmem.errors import ConfigError, ServerError, WrongColourError
-from rtmem.operations import checkpoints, copies, delta_channels, durability, histories
+from rtmem.operations import checkpoints, copies, delta_channels, durability, durability_proof, histories
 from rtmem.operations.durability import Mark
 from rtmem.operations.functions import library_of
 from rtmem.operations.places import as_thread_id
@@ -175,7 +175,7 @@ class AsyncRedisSaver(Saver):
         while True:
             # A server that does not answer was not looked at: then `aprove` will refuse.
             with suppress(ServerError):
-                await self._driver.run(durability.look(self.promise(ack)))
+                await self._driver.run(durability_proof.look(self.promise(ack)))
             await asyncio.sleep(WATCH_INTERVAL_S)
 
     async def aprove(self, ack: Ack, since: Mark) -> None:

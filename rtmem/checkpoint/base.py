@@ -16,7 +16,7 @@ from rtmem import settings as all_settings
 from rtmem.errors import ConfigError, UnsupportedError
 from rtmem.keys import Keys, check_id
 from rtmem.operations import durability
-from rtmem.operations.durability import Promise
+from rtmem.operations.durability_proof import Promise
 from rtmem.operations.heads import Heads
 from rtmem.operations.places import Scope
 from rtmem.operations.serde import Serde

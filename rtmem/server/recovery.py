@@ -28,7 +28,7 @@ from rtmem.server import durable_file
 
 SEEN_AT_LEAST_S: Final = 2.0
 """How long a failure stays to be seen. A rewrite ends the error that INFO shows, and whoever waits for the proof of a
-write (operations/durability.py) looks for that error every 50 ms, or twice a second beside a turn."""
+write (operations/durability_proof.py) looks for that error every 50 ms, or twice a second beside a turn."""
 
 PAUSE_S_MIN: Final = 1.0
 PAUSE_S_MAX: Final = 8.0  # after a try that failed, doubled each time

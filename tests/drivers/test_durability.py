@@ -15,7 +15,8 @@ import anyio
 import pytest
 
 from rtmem.errors import ConfigError, NotDurableError, PersistenceError, RtmemError, ServerTooOldError
-from rtmem.operations.durability import Promise, barrier, durably, mark
+from rtmem.operations.durability import barrier, durably, mark
+from rtmem.operations.durability_proof import Promise
 from rtmem.settings import Ack
 from rtmem.steps import Batch, Command, Steps
 from tests.crash.faults import Disk

@@ -40,11 +40,13 @@ STRANGERS = {(2, 1)}
 
 # Inside operations/: subjects -> shared moves -> shapes. A module that is not named here is a subject.
 SHARED_MOVES = {
+    "durability_proof",
     *("pointers", "retrieval", "vector_index", "functions", "text_query", "lexical_guard"),
     *("drafts", "restore", "heads", "places", "sharing", "offloading"),
     *("pointer_lifetimes", "pointer_reading", "pointer_search", "pointer_select", "pointer_inspection"),
 }
 SHAPES = {
+    "aof_watch",
     *("serde", "fingerprints", "messages", "replies", "expiry", "clones"),
     *("pointer_values", "pointer_chunks", "pointer_previews", "pointer_continuations"),
 }

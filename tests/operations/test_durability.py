@@ -18,7 +18,8 @@ from rtmem.errors import (
     ServerFullError,
     ServerTooOldError,
 )
-from rtmem.operations.durability import Promise, durably, look, prepare
+from rtmem.operations.durability import durably
+from rtmem.operations.durability_proof import Promise, look, prepare
 from rtmem.settings import Ack
 from rtmem.steps import Batch, Command, Shared, Steps
 
