@@ -4,6 +4,7 @@ RtmemError
 ├── ConfigError                    what you set up cannot work: says what to change
 │   ├── ServerTooOldError          this Redis lacks a command rtmem needs
 │   ├── ModuleMissingError         this Redis lacks the query engine or JSON
+│   ├── EmbedderMismatchError      the vectors in the index are another embedder's
 │   ├── DataDirectoryError         the embedded server's directory cannot be used
 │   ├── PortTakenError             another program listens there
 │   ├── GatewayRunningError        another gateway serves this data directory
@@ -77,6 +78,10 @@ class ServerTooOldError(ConfigError):
 
 
 class ModuleMissingError(ConfigError):
+    pass
+
+
+class EmbedderMismatchError(ConfigError):
     pass
 
 

@@ -15,6 +15,9 @@ Function may touch them all, also in a Cluster.
     rtmem:p:{alice/}:d               zset     what of the pointers is due when
     rtmem:p:{alice/}:l               zset     ids of pointers by time of creation
     rtmem:p:{alice/}:c:<id>:<n>      string   a chunk of the value that pointer <id> brought
+    rtmem:m:{<id>}                   hash     an item of long-term memory (lua/memories_v1.lua)
+    rtmem:m:{<id>}:<n>               hash     one more vector of that item
+    rtmem:memory                     hash     which embedder the vectors are of; also the name that leads to the index
     rtmem:threads:alice              zset     thread_ids of a principal; derived, can be rebuilt
     rtmem:run:alice/<run_id>         set      thread_ids that a run has written to; derived
     rtmem:sweeper                    string   which process frees pointers for the moment, expires
@@ -24,7 +27,9 @@ Function may touch them all, also in a Cluster.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 from urllib.parse import unquote
 
@@ -97,6 +102,15 @@ class PointerKeys:
         return f"{self.chunks}{host}:{number}"
 
 
+def scope_tag(principal: str, path: Sequence[str]) -> str:
+    """What stands in the index for everything of `principal` whose namespace begins with `path`: 128 bits, as hex.
+
+    Neither a principal nor a label reaches a query, so none can mean anything there.
+    """
+    text = "/".join((escape(principal), *map(escape, path)))
+    return sha256(text.encode("ascii")).hexdigest()[:32]
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """Key names below one prefix."""
@@ -115,6 +129,23 @@ class Keys:
         # With a slash in the tag, because an empty one would be none; no thread has a key below `p`.
         base = f"{self.prefix}:p:{{{escape(check_id(principal, 'principal'))}/}}:"
         return PointerKeys(base + "h", base + "p", base + "d", base + "l", base + "c:")
+
+    def memory(self, principal: str, namespace: Sequence[str], key: str) -> str:
+        """Key of an item of long-term memory. By a hash, because namespaces and keys have no limit in LangGraph."""
+        # 128 bits of SHA-256 over (depth, principal, labels, key), each escaped: no two paths are written alike.
+        path = "/".join((str(len(namespace)), escape(principal), *map(escape, namespace), escape(key)))
+        return f"{self.memories}{{{sha256(path.encode('ascii')).hexdigest()[:32]}}}"
+
+    @property
+    def memories(self) -> str:
+        """What the keys of all items of long-term memory begin with; it ends in a colon, because an index takes every
+        key that begins so."""
+        return f"{self.prefix}:m:"
+
+    @property
+    def memory_index(self) -> str:
+        """What is known about the index of long-term memory; the alias of the index has the same name."""
+        return f"{self.prefix}:memory"
 
     def threads(self, principal: str) -> str:
         """Index of the threads of `principal`."""

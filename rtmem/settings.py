@@ -92,6 +92,25 @@ class Pointers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     tombstone_ttl_ms: Positive = 86_400_000  # so long its owner is told that a pointer has expired
 
 
+class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Long-term memory: LangGraph's BaseStore."""
+
+    prefix: str = "rtmem"
+    ttl_ms: NotNegative = 0  # of an item that was given none; 0: items stay
+    refresh_on_read: bool = True  # whether reading an item that has a ttl begins it anew, as LangGraph says
+    value_bytes_max: Positive = 16 * 1024 * 1024  # of one value; a larger one raises TooLargeError
+    numbers: list[str] = []  # paths of numbers that range filters ask for ("price", "meta.stars"): indexed
+    vectors: Literal["flat", "hnsw"] = "flat"  # of a new index: exact, or approximate and faster above 50,000 items
+    hnsw_links: Positive = 16  # M: neighbours of a vector in the graph
+    hnsw_building: Positive = 200  # EF_CONSTRUCTION: candidates looked at to insert one
+    hnsw_searching: Positive = 64  # EF_RUNTIME: candidates looked at to find some
+    page_items_max: Positive = 1_000  # items in one reply, where a filter cannot be left to the server
+    compress_bytes_min: NotNegative = 64 * 1024  # zstd for values from here on; 0: never
+    ack: Ack = "memory"  # what every write waits for, as for [checkpoint]
+    ack_replicas: NotNegative = 1
+    ack_timeout_ms: Positive = 5_000
+
+
 class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The websocket gateway."""
 
@@ -138,6 +157,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     server: Server = Server()
     checkpoint: Checkpoint = Checkpoint()
     pointers: Pointers = Pointers()
+    store: Store = Store()
     gateway: Gateway = Gateway()
     agent: Agent = Agent()
 

@@ -42,6 +42,10 @@ _BY_CODE: dict[str, tuple[type[RtmemError], str]] = {
     "RTMEM_LAYOUT": (errors.NewerLayoutError, "upgrade rtmem on this machine"),
     "RTMEM_FENCED": (errors.StaleWriterError, "another runner owns this thread now: stop this one"),
     "RTMEM_DELETED": (errors.ThreadDeletedError, "start a new run"),
+    "RTMEM_EMBEDDER": (
+        errors.EmbedderMismatchError,
+        "open the store with that embedder, or embed everything anew with `rtmem memory reindex`",
+    ),
     "RTMEM_CORRUPT": (errors.CorruptRecordError, "run `rtmem doctor threads` for the details"),
 }
 

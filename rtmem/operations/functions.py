@@ -14,7 +14,11 @@ from typing import Any
 from rtmem.errors import FunctionMissingError
 from rtmem.steps import Argument, Batch, Command, Lane, Steps
 
-_LIBRARIES = {"rtmem_v2_checkpoint": "checkpoints_v2.lua", "rtmem_v1_pointers": "pointers_v1.lua"}
+_LIBRARIES = {
+    "rtmem_v2_checkpoint": "checkpoints_v2.lua",
+    "rtmem_v1_pointers": "pointers_v1.lua",
+    "rtmem_v1_memories": "memories_v1.lua",
+}
 _CALLS = ("FCALL", "FCALL_RO")
 
 
@@ -60,14 +64,33 @@ def call_with(
     try:
         replies = yield batch
     except FunctionMissingError:
-        # FLUSHALL keeps functions; FUNCTION FLUSH, a new server and a replica that was promoted early do not.
-        for library in dict.fromkeys(library_of(str(each[1])) for each in batch.commands if str(each[0]) in _CALLS):
-            yield Batch((("FUNCTION", "LOAD", "REPLACE", library),))
+        yield from _load(batch.commands)
         replies = yield batch
     replies = replies[len(before) + len(ahead) :]
     if before and beside:
         replies += yield Batch(tuple(beside))
     return replies
+
+
+def calls(commands: Sequence[Command], *, lane: Lane = "auto") -> Steps[list[Any]]:
+    """The replies to several commands, functions among them.
+
+    Redis: 1 round trip; 1 more for each library that the server lacks, and 1.
+    """
+    if len(commands) == 0:
+        return []
+    batch = Batch(tuple(commands), lane=lane)
+    try:
+        return (yield batch)
+    except FunctionMissingError:
+        yield from _load(commands)
+        return (yield batch)
+
+
+def _load(commands: Sequence[Command]) -> Steps[None]:
+    # FLUSHALL keeps functions; FUNCTION FLUSH, a new server and a replica that was promoted early do not.
+    for library in dict.fromkeys(library_of(str(each[1])) for each in commands if str(each[0]) in _CALLS):
+        yield Batch((("FUNCTION", "LOAD", "REPLACE", library),))
 
 
 @cache

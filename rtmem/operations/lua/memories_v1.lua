@@ -1,0 +1,291 @@
+#!lua name=rtmem_v1_memories
+
+-- Long-term memory. An item is one hash, found by a key that is made of its owner, namespace and key; the query engine
+-- indexes all of them (operations/vector_index.py has the schema).
+--
+--   HASH  rtmem:m:{<id>}
+--     ns        owner/label/label, each escaped as in keys.py
+--     k         key
+--     v         value, as operations/serde.py writes it
+--     ix        paths of what was embedded, as msgpack; only where the caller gave some
+--     created   microseconds since 1970; kept when the item is written again, and the order of a listing
+--     u         'updated ttl_ms sides': microseconds; 0 for none; how many side documents there are
+--     scope     TAG: a hash for each prefix of the namespace, owner included
+--     eq        TAG: a hash for each scalar of the value with its path
+--     n_<path>  NUMERIC: a number of the value
+--     s         TEXT: what can be searched for by words, stemmed by the client
+--     mark      TAG: `bare` no vector, `unembedded` there should be one, `side` see below
+--     vector_<fingerprint>   VECTOR: its name says whose it is, so vectors of two embedders cannot be compared
+--   HASH  rtmem:m:{<id>}:<n>, n = 1..sides: side documents
+--     scope, eq, n_<path>, mark, vector_<fingerprint>: a further vector of the item
+--   HASH  rtmem:memory
+--     fingerprint, dims   whose vectors the index holds
+--     index               its name; the alias `rtmem:memory` leads to it
+--
+-- An item ends with its key, by PEXPIRE: that costs an index nothing, while any HSET of an indexed hash inserts its
+-- vector anew (2.3 ms with HNSW). The index may still name an item whose time is over, so whoever searches looks at the
+-- hash itself.
+
+local function now_us()
+  local now = redis.call('TIME')
+  return string.format('%.0f', now[1] * 1000000 + now[2])
+end
+
+-- updated, ttl_ms, sides
+local function open_u(u)
+  local updated, ttl_ms, sides = u:match('^(%d+) (%d+) (%d+)$')
+  return updated, tonumber(ttl_ms), tonumber(sides)
+end
+
+-- HSET of {name, value, ...}; Lua cannot pass on more than some 8,000 arguments.
+local function set_fields(key, fields)
+  for n = 1, #fields, 4000 do redis.call('HSET', key, unpack(fields, n, math.min(n + 3999, #fields))) end
+end
+
+local function expire(key, ttl_ms, sides)
+  redis.call('PEXPIRE', key, ttl_ms)
+  for n = 1, sides do redis.call('PEXPIRE', key .. ':' .. n, ttl_ms) end
+end
+
+local function drop(key, u)
+  local _, _, sides = open_u(u)
+  redis.call('DEL', key)
+  for n = 1, sides do redis.call('DEL', key .. ':' .. n) end
+end
+
+-- The first to bring vectors decides whose the index has. Replies whether the index is known to be there.
+local function check_embedder(meta, fingerprint, dims)
+  local found = redis.call('HMGET', meta, 'fingerprint', 'index', 'dims')
+  if not found[1] then
+    if dims then redis.call('HSET', meta, 'fingerprint', fingerprint, 'dims', dims) end
+  elseif found[1] ~= fingerprint then
+    error({err = 'RTMEM_EMBEDDER this memory holds vectors of embedder ' .. found[1] .. ' (' .. found[3] ..
+      ' dimensions), not of ' .. fingerprint})
+  end
+  return found[2] and 1 or 0
+end
+
+-- Writing -------------------------------------------------------------------
+
+local function set_vectors(key, field, vectors, common)
+  for n = 2, #vectors do
+    set_fields(key .. ':' .. n - 1, {field, vectors[n], 'mark', 'side'})
+    set_fields(key .. ':' .. n - 1, common)
+  end
+end
+
+-- KEYS 1 item  2 rtmem:memory, if there are vectors
+-- ARGV 1 vector field  2 fingerprint  3 dims  4 ttl_ms or 0  5 how many vectors, vectors...
+--      then how many of the following strings, name, value, name, value...: what side documents carry too
+--      then name, value, name, value...: what only the item carries
+-- Replies {created, 1 if the index is there}
+local function put(keys, argv)
+  local key, ttl_ms, count = keys[1], tonumber(argv[4]), tonumber(argv[5])
+  local indexed = keys[2] and check_embedder(keys[2], argv[2], argv[3]) or 1
+  local old = redis.call('HMGET', key, 'created', 'u')
+  if old[2] then drop(key, old[2]) end
+  local now = now_us()
+  local created = old[1] or now
+  local vectors, common = {}, {}
+  for n = 1, count do vectors[n] = argv[5 + n] end
+  local at = 6 + count
+  local common_end = at + tonumber(argv[at])
+  for n = at + 1, common_end do common[#common + 1] = argv[n] end
+  local sides = math.max(count - 1, 0)
+  local fields = {'created', created, 'u', now .. ' ' .. argv[4] .. ' ' .. sides}
+  if count > 0 then fields[5], fields[6] = argv[1], vectors[1] end
+  for n = at + 1, #argv do fields[#fields + 1] = argv[n] end
+  set_fields(key, fields)
+  set_vectors(key, argv[1], vectors, common)
+  if ttl_ms > 0 then expire(key, ttl_ms, sides) end
+  return {created, indexed}
+end
+
+-- Vectors for an item that has none yet, or none of this embedder, unless it was written meanwhile.
+-- KEYS as put  ARGV 1 vector field  2 fingerprint  3 dims  4 updated, as it was read  vectors...   Replies 1, or 0
+local function embed(keys, argv)
+  local key = keys[1]
+  check_embedder(keys[2], argv[2], argv[3])
+  local row = redis.call('HMGET', key, 'u', 'scope', 'eq')
+  if not row[1] then return 0 end
+  local updated, ttl_ms, sides = open_u(row[1])
+  if updated ~= argv[4] then return 0 end
+  for n = 1, sides do redis.call('DEL', key .. ':' .. n) end
+  local vectors, common = {}, {'scope', row[2], 'eq', row[3] or ''}
+  for n = 5, #argv do vectors[#vectors + 1] = argv[n] end
+  local all = redis.call('HGETALL', key)
+  for n = 1, #all, 2 do
+    if all[n]:sub(1, 2) == 'n_' then common[#common + 1], common[#common + 2] = all[n], all[n + 1] end
+  end
+  sides = math.max(#vectors - 1, 0)
+  redis.call('HDEL', key, 'mark')
+  if #vectors > 0 then
+    redis.call('HSET', key, 'u', updated .. ' ' .. ttl_ms .. ' ' .. sides, argv[1], vectors[1])
+  else
+    redis.call('HSET', key, 'u', updated .. ' ' .. ttl_ms .. ' 0', 'mark', 'bare')
+  end
+  set_vectors(key, argv[1], vectors, common)
+  local left_ms = redis.call('PTTL', key)
+  if left_ms > 0 then expire(key, left_ms, sides) end
+  return 1
+end
+
+-- KEYS 1 item   Replies 1, or 0 if there was none
+local function delete(keys)
+  local u = redis.call('HGET', keys[1], 'u')
+  if not u then return 0 end
+  drop(keys[1], u)
+  return 1
+end
+
+-- Reading -------------------------------------------------------------------
+
+-- {v, created, u} of an item that lives, or nil; with `refresh` its time begins anew.
+local function read(key, refresh, fields)
+  local row = redis.call('HMGET', key, 'v', 'created', 'u', unpack(fields))
+  if not row[1] then return nil end
+  if refresh then
+    local _, ttl_ms, sides = open_u(row[3])
+    if ttl_ms > 0 then expire(key, ttl_ms, sides) end
+  end
+  return row
+end
+
+-- KEYS 1 item  ARGV 1 '1' to refresh its ttl   Replies {v, created, u}, or nil
+local function get(keys, argv)
+  return read(keys[1], argv[1] == '1', {}) or false
+end
+
+-- What a search has shown counts as read.  KEYS 1 item   Replies 1, or 0 if its time is over
+local function touch(keys)
+  return read(keys[1], true, {}) and 1 or 0
+end
+
+-- FT.INFO writes names as status replies, which Lua has as tables.
+local function text(reply)
+  return type(reply) == 'table' and reply.ok or reply
+end
+
+-- What FT.INFO says, by name; or nothing and why.
+local function look_at(index)
+  local reply = redis.pcall('FT.INFO', index)
+  if reply.err then return nil, reply.err end
+  local info = {}
+  for n = 1, #reply, 2 do info[text(reply[n])] = reply[n + 1] end
+  return info
+end
+
+local function is_ready(info)
+  return info and tostring(text(info.indexing)) == '0' and '1' or '0'
+end
+
+-- Runs queries one after the other until there are enough documents.
+-- argv from `at` on: most, n, the n words of a query without FT.SEARCH; most, n, ...
+-- Replies the keys of items in order without repetition, the score of each or '', and whether the queries have more
+local function run_queries(argv, at, enough)
+  local ids, scores, seen, n_ids = {}, {}, {}, 0
+  while at <= #argv do
+    if n_ids >= enough then return ids, scores, true end
+    local most, words = tonumber(argv[at]), tonumber(argv[at + 1])
+    local reply = redis.call('FT.SEARCH', unpack(argv, at + 2, at + 1 + words))
+    local count, n = 0, 2
+    while reply[n] do
+      local id, score = reply[n]:match('^(.-})') or reply[n], ''
+      if type(reply[n + 1]) == 'table' then
+        score = reply[n + 1][2]
+        n = n + 1
+      end
+      n, count = n + 1, count + 1
+      if not seen[id] then
+        n_ids = n_ids + 1
+        seen[id], ids[n_ids], scores[n_ids] = true, id, score
+      end
+    end
+    if count >= most then return ids, scores, true end
+    at = at + 2 + words
+  end
+  return ids, scores, false
+end
+
+-- The items that queries lead to, in order.
+-- KEYS 1 rtmem:memory
+-- ARGV 1 '1' to refresh ttls  2 fingerprint, or '' without vectors  3 '1' to say whether the index is ready
+--      4 how many living items to skip  5 how many to bring
+--      6 how many documents the queries may find before later ones are left out  7 n  the names of n fields
+--      then queries as for run_queries
+-- Replies {1 if the queries have more, 1 if ready or '' if not asked, ids looked at,
+--          {id, score, v, created, u, field...}, {...}, ...}
+local function find(keys, argv)
+  if argv[2] ~= '' then check_embedder(keys[1], argv[2]) end
+  local skip, take = tonumber(argv[4]), tonumber(argv[5])
+  local fields, at = {}, 8 + tonumber(argv[7])
+  for n = 8, at - 1 do fields[#fields + 1] = argv[n] end
+  local ids, scores, more = run_queries(argv, at, tonumber(argv[6]))
+  local reply = {more and 1 or 0, argv[3] == '1' and is_ready(look_at(keys[1])) or '', #ids}
+  for n, id in ipairs(ids) do
+    if skip > 0 then
+      skip = skip - redis.call('EXISTS', id)
+    elseif #reply - 3 >= take then
+      reply[1] = 1
+      break
+    else
+      local row = read(id, argv[1] == '1', fields)
+      if row then reply[#reply + 1] = {id, scores[n], unpack(row, 1, 3 + #fields)} end
+    end
+  end
+  return reply
+end
+
+-- All namespaces that a query leads to, without repetition.
+-- ARGV 1 index  2 query   Replies {ns, ns, ...}
+local function namespaces(_, argv)
+  local found = redis.call('FT.AGGREGATE', argv[1], argv[2], 'LOAD', 1, '@ns', 'GROUPBY', 1, '@ns', 'DIALECT', 2,
+    'TIMEOUT', 0)
+  local reply = {}
+  for n = 2, #found do
+    if found[n][2] then reply[#reply + 1] = found[n][2] end -- nil: its time is over
+  end
+  return reply
+end
+
+-- The index ------------------------------------------------------------------
+
+-- Make the index if there is none, and tell what it is like.
+-- KEYS 1 rtmem:memory
+-- ARGV 1 name for a new one  2 fingerprint or ''  3 dims  4 n  n words of a schema
+--      then name, words, schema of a field...: to be added if the index lacks it
+-- Replies {'1' if ready, documents, its name, fields added}, or {} where there is no query engine
+local function setup(keys, argv)
+  local alias = keys[1]
+  local info, problem = look_at(alias)
+  if problem and problem:find('Unknown Redis command') then return {} end
+  if argv[2] ~= '' then check_embedder(alias, argv[2], argv[3]) end
+  local at, added = 5 + tonumber(argv[4]), 0
+  if not info then
+    redis.pcall('FT.CREATE', argv[1], unpack(argv, 5, at - 1)) -- there may be one that lost its alias
+    redis.call('FT.ALIASADD', alias, argv[1])
+    info = look_at(alias)
+  end
+  local known = {}
+  for _, attribute in ipairs(info.attributes) do known[text(attribute[4])] = true end
+  redis.call('HSET', alias, 'index', text(info.index_name))
+  while argv[at] do
+    local words = tonumber(argv[at + 1])
+    if not known[argv[at]] then
+      redis.call('FT.ALTER', alias, 'SCHEMA', 'ADD', unpack(argv, at + 2, at + 1 + words))
+      added = added + 1
+    end
+    at = at + 2 + words
+  end
+  return {is_ready(look_at(alias)), tostring(text(info.num_docs)), text(info.index_name), added}
+end
+
+redis.register_function('rtmem_v1_memories_put', put)
+redis.register_function('rtmem_v1_memories_embed', embed)
+redis.register_function{function_name = 'rtmem_v1_memories_namespaces', callback = namespaces, flags = {'no-writes'}}
+-- Freeing, and reading, must work when Redis is full.
+redis.register_function{function_name = 'rtmem_v1_memories_setup', callback = setup, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_memories_find', callback = find, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_memories_get', callback = get, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_memories_touch', callback = touch, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_memories_delete', callback = delete, flags = {'allow-oom'}}

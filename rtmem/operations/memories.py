@@ -1,0 +1,293 @@
+"""LangGraph's BaseStore as steps: put, get, search, delete and list, in batches.
+
+`lua/memories_v1.lua` has the layout, `vector_index.py` the schema, `memory_search.py` the reading by search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Final, Literal
+
+from langgraph.store.base import (
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    Op,
+    PutOp,
+    Result,
+    SearchOp,
+    validate_op_namespace,
+)
+
+from rtmem.errors import CommandError, EmbeddingError, FunctionMissingError, InvalidRequestError
+from rtmem.keys import scope_tag
+from rtmem.operations import vector_index
+from rtmem.operations.functions import calls
+from rtmem.operations.memory_filters import told_of
+from rtmem.operations.memory_items import (
+    BARE,
+    SEPARATOR,
+    UNEMBEDDED,
+    encode_key,
+    read_item,
+    read_paths,
+    texts_of,
+    updated_us,
+    write_namespace,
+    write_paths,
+    write_value,
+)
+from rtmem.operations.memory_scope import MemoryScope
+from rtmem.operations.memory_search import list_namespaces, search
+from rtmem.steps import Argument, Batch, Command, Embed, Request, Steps
+
+_REEMBED_MAX: Final = 64  # texts of so many items go to the embedder at once
+_TTL_MS_MAX: Final = 10**14  # three thousand years; Redis adds it to the time
+
+Vectors = list[bytes] | None
+"""Of an item; None where the embedder failed."""
+
+
+def batch(scope: MemoryScope, ops: Iterable[Op]) -> Steps[list[Result]]:
+    """Answer operations as InMemoryStore does: reads see what was there before, of two puts of one key the last counts.
+
+    Raises:
+        InvalidNamespaceError (LangGraph's), InvalidRequestError, TooLargeError, QueryError: nothing was done.
+        EmbeddingError: a query has no vector; nothing was done. An item that has none is stored, and marked.
+
+    Redis: 1 round trip for reads or for writes, 1 for gets with writes, 2 for searches with writes; see
+        memory_search.search for what may add some. Before it, an embedding of all queries and one of all texts.
+    """
+    asked = list(ops)
+    puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
+    for op in asked:
+        validate_op_namespace(op)
+        if isinstance(op, PutOp):
+            puts[op.namespace, op.key] = op
+        elif not isinstance(op, GetOp | SearchOp | ListNamespacesOp):
+            raise InvalidRequestError(f"a batch takes LangGraph's operations, not {type(op).__name__}")
+    drafts = [_draft(scope, op) for op in puts.values()]
+    query_vectors = yield from _embed_queries(scope, [op for op in asked if isinstance(op, SearchOp)])
+    yield from _embed_drafts(scope, drafts)
+
+    results: list[Result] = [None] * len(asked)
+    gets = {n: op for n, op in enumerate(asked) if isinstance(op, GetOp)}
+    finds: dict[int, Callable[[], Steps[Any]]] = {
+        n: _finder(scope, op, query_vectors)
+        for n, op in enumerate(asked)
+        if isinstance(op, SearchOp | ListNamespacesOp)
+    }
+    if finds:
+        yield from vector_index.ensure(scope.index)
+        finds |= {n: _getter(scope, op) for n, op in gets.items()}
+        for n, result in zip(finds, (yield from _together(list(finds.values()))), strict=True):
+            results[n] = result
+        gets = {}
+    if drafts and not scope.index.state.known:
+        yield from vector_index.setup(scope.index)  # without a query engine, items can be found by their keys
+    replies = yield from calls([_get(scope, op) for op in gets.values()] + [_put(scope, draft) for draft in drafts])
+    for (n, op), reply in zip(gets.items(), replies, strict=False):
+        results[n] = _read(scope, op, reply)
+    written = replies[len(gets) :]
+    if any(type(reply) is list and reply[1] == 0 for reply in written):
+        yield from vector_index.setup(scope.index)  # somebody flushed the database, the index with it
+    return results
+
+
+def _finder(scope: MemoryScope, op: SearchOp | ListNamespacesOp, vectors: Mapping[str, bytes]) -> Callable[[], Any]:
+    if isinstance(op, ListNamespacesOp):
+        return lambda: list_namespaces(scope, op)
+    return lambda: search(scope, op, vectors.get(op.query or ""))
+
+
+def _together(makers: Sequence[Callable[[], Steps[Any]]]) -> Steps[list[Any]]:
+    """The results of several reads, whose round trips are made together."""
+    if len(makers) == 1:
+        return [(yield from makers[0]())]
+    running = [maker() for maker in makers]
+    try:
+        return (yield from _in_step(running))
+    except (FunctionMissingError, CommandError):
+        # Which of them it concerns is not known, so each has to deal with it alone.
+        results = []
+        for maker in makers:
+            results.append((yield from maker()))
+        return results
+    finally:
+        for steps in running:
+            steps.close()
+
+
+def _in_step(running: Sequence[Generator[Request, list[Any], Any]]) -> Steps[list[Any]]:
+    results: list[Any] = [None] * len(running)
+    answers: dict[int, list[Any] | None] = dict.fromkeys(range(len(running)))
+    while answers:
+        asked: dict[int, Batch] = {}
+        for n, answer in answers.items():
+            try:
+                request = next(running[n]) if answer is None else running[n].send(answer)
+            except StopIteration as stop:
+                results[n] = stop.value
+            else:
+                assert isinstance(request, Batch), f"a read asked for {request!r}"
+                asked[n] = request
+        ends = list(accumulate((len(each.commands) for each in asked.values()), initial=0))
+        replies: list[Any] = []
+        if asked:
+            replies = yield Batch(tuple(command for each in asked.values() for command in each.commands))
+        answers = {n: replies[start:end] for n, start, end in zip(asked, ends, ends[1:], strict=False)}
+    return results
+
+
+# Reading by key ------------------------------------------------------------------------------------------------------
+
+
+def _get(scope: MemoryScope, op: GetOp) -> Command:
+    key = scope.keys.memory(scope.principal, op.namespace, op.key)
+    if op.refresh_ttl:
+        return ("FCALL", "rtmem_v1_memories_get", 1, key, 1)
+    return ("HMGET", key, "v", "created", "u")
+
+
+def _getter(scope: MemoryScope, op: GetOp) -> Callable[[], Steps[Item | None]]:
+    def get() -> Steps[Item | None]:
+        (reply,) = yield from calls([_get(scope, op)])
+        return _read(scope, op, reply)
+
+    return get
+
+
+def _read(scope: MemoryScope, op: GetOp, reply: list[bytes | None] | None) -> Item | None:
+    if reply is None or reply[0] is None:
+        return None
+    return read_item(scope.serde, tuple(op.namespace), op.key, [each or b"" for each in reply])
+
+
+# Writing -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What is about to be written, or deleted."""
+
+    op: PutOp
+    value: bytes | None
+    ttl_ms: int
+    texts: list[str]
+    vectors: Vectors
+
+
+def _draft(scope: MemoryScope, op: PutOp) -> _Draft:
+    if op.value is None:
+        return _Draft(op, None, 0, [], [])
+    texts = [] if scope.embedder is None else texts_of(op.value, paths_of(scope, op.index))
+    return _Draft(op, write_value(scope.serde, op.value, scope.settings.value_bytes_max), _ttl_ms(op.ttl), texts, [])
+
+
+def paths_of(scope: MemoryScope, index: Literal[False] | Sequence[str] | None) -> Sequence[str]:
+    """What of a value is embedded. Raises InvalidRequestError."""
+    if index is None:
+        return scope.fields
+    if index is False:
+        return ()
+    if not isinstance(index, list | tuple) or not all(isinstance(path, str) for path in index):
+        raise InvalidRequestError(f"index is {index!r:.100}: a list of paths, False for none, None for the store's")
+    return index
+
+
+def _ttl_ms(minutes: float | None) -> int:
+    if minutes is None:
+        return 0
+    if not isinstance(minutes, int | float) or not minutes > 0:
+        raise InvalidRequestError(f"ttl is {minutes!r}: minutes above 0, or None for an item that stays")
+    return min(max(1, round(min(minutes, 1e12) * 60_000)), _TTL_MS_MAX)
+
+
+def _embed_queries(scope: MemoryScope, ops: Sequence[SearchOp]) -> Steps[dict[str, bytes]]:
+    texts = tuple(dict.fromkeys(op.query for op in ops if op.query)) if scope.embedder is not None else ()
+    if not texts:
+        return {}
+    vectors = yield Embed(texts, "query")
+    return {text: vector.tobytes() for text, vector in zip(texts, vectors, strict=True)}
+
+
+def _embed_drafts(scope: MemoryScope, drafts: Sequence[_Draft]) -> Steps[None]:
+    texts = tuple(dict.fromkeys(text for draft in drafts for text in draft.texts))
+    if not texts:
+        return
+    try:
+        vectors = dict(zip(texts, (yield Embed(texts)), strict=True))
+    except EmbeddingError:
+        for draft in drafts:
+            draft.vectors = None if draft.texts else []
+        return
+    for draft in drafts:
+        # A vector without length has no direction, so nothing is near it.
+        draft.vectors = [vectors[text].tobytes() for text in draft.texts if vectors[text].any()]
+
+
+def _put(scope: MemoryScope, draft: _Draft) -> Command:
+    op = draft.op
+    key = scope.keys.memory(scope.principal, op.namespace, op.key)
+    if op.value is None or draft.value is None:
+        return ("FCALL", "rtmem_v1_memories_delete", 1, key)
+    told = told_of(op.value)
+    scopes = SEPARATOR.join(scope_tag(scope.principal, op.namespace[:n]) for n in range(len(op.namespace) + 1))
+    common: list[Argument] = ["scope", scopes]
+    if told.equalities:
+        common += ["eq", SEPARATOR.join(told.equalities)]
+    for name, number in told.numbers.items():
+        common += [name, number]
+    own: list[Argument] = ["ns", write_namespace(scope.principal, op.namespace)]
+    own += ["k", encode_key(op.key), "v", draft.value]
+    if isinstance(op.index, list | tuple):
+        own += ["ix", write_paths(op.index)]
+    if not draft.vectors:
+        own += ["mark", BARE if draft.vectors is not None else f"{BARE}{SEPARATOR}{UNEMBEDDED}"]
+    vectors = draft.vectors or []
+    keys = (2, key, scope.index.alias) if vectors else (1, key)
+    head = (scope.index.vector_field, scope.index.fingerprint, scope.index.dims, draft.ttl_ms, len(vectors), *vectors)
+    return ("FCALL", "rtmem_v1_memories_put", *keys, *head, len(common), *common, *own)
+
+
+# Vectors that failed to come -----------------------------------------------------------------------------------------
+
+
+def reembed(scope: MemoryScope, limit: int = 1_000) -> Steps[int]:
+    """Embed items whose embedding failed when they were written. Returns how many have their vectors now.
+
+    An item that is written meanwhile keeps what that write gave it. Call it until it returns 0.
+
+    Args:
+        limit: how many items at most.
+
+    Raises:
+        EmbeddingError: it failed again; what was embedded before it stays so.
+
+    Redis: 2 round trips for each 64 items; nobody's ttl is refreshed.
+    """
+    if scope.embedder is None:
+        raise InvalidRequestError("this store has no embedder: open it with index={'embed': ..., 'dims': ...}")
+    done, index = 0, scope.index
+    clauses = vector_index.scope_clause(scope.principal, ())
+    while done < limit:
+        most = min(limit - done, _REEMBED_MAX)
+        query = vector_index.unembedded(index, clauses, most)
+        found = yield from vector_index.find(
+            index, [query], skip=0, take=most, enough=most, refresh=False, with_vectors=False, fields=("ix",)
+        )
+        texts = [texts_of(scope.serde.loads(row[2]), read_paths(row[5]) or scope.fields) for row in found.rows]
+        asked = tuple(dict.fromkeys(text for each in texts for text in each))
+        vectors = dict(zip(asked, (yield Embed(asked)), strict=True))
+        commands: list[Command] = []
+        for row, each in zip(found.rows, texts, strict=True):
+            head = (index.vector_field, index.fingerprint, index.dims, updated_us(row[4]))
+            blobs = [vectors[text].tobytes() for text in each if vectors[text].any()]
+            commands.append(("FCALL", "rtmem_v1_memories_embed", 2, row[0], index.alias, *head, *blobs))
+        written = sum((yield from calls(commands)))
+        done += written
+        if not found.has_more or not written:
+            break
+    return done

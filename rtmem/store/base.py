@@ -1,0 +1,139 @@
+"""What both colours of the store share: construction in the manner of LangGraph's stores, tenants, ttls."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import msgspec
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLConfig
+
+from rtmem import settings as all_settings
+from rtmem.errors import ConfigError
+from rtmem.keys import Keys, check_id
+from rtmem.operations import durability, memories
+from rtmem.operations.durability import Promise
+from rtmem.operations.memory_items import WHOLE
+from rtmem.operations.memory_scope import MemoryScope
+from rtmem.operations.serde import Serde
+from rtmem.operations.vector_index import Index
+from rtmem.settings import Ack
+from rtmem.steps import Embedder, Steps
+from rtmem.store.embedders import embedder_of
+
+
+class Store(BaseStore):
+    """Common part of the stores. It holds no connection: the driver does."""
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        *,
+        index: IndexConfig | Embedder | None,
+        ttl: TTLConfig | None,
+        principal: str,
+        serde: SerializerProtocol | None,
+        settings: all_settings.Store | None,
+        ack: Ack | None,
+        replicas: int | None,
+    ) -> None:
+        self.settings = store_settings(settings, ttl, ack, replicas)
+        embedder, fields = read_index(index)
+        keys = Keys(self.settings.prefix)
+        self.scope = MemoryScope(
+            principal=check_id(principal, "principal"),
+            settings=self.settings,
+            keys=keys,
+            serde=Serde(serde or JsonPlusSerializer(), self.settings.compress_bytes_min),
+            index=Index(keys, self.settings, embedder),
+            fields=fields,
+        )
+        self.ttl_config: TTLConfig | None = {
+            "refresh_on_read": self.settings.refresh_on_read,
+            "default_ttl": self.settings.ttl_ms / 60_000 if self.settings.ttl_ms else None,
+        }
+        self._promise = Promise(
+            self.settings.ack, self.settings.ack_replicas, self.settings.ack_timeout_ms, keys.barrier
+        )
+
+    @property
+    def principal(self) -> str:
+        """Whose memory this is."""
+        return self.scope.principal
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """Who turns texts into vectors."""
+        return self.scope.embedder
+
+    @property
+    def index_ready(self) -> bool:
+        """Whether the last search saw all there is; False before the first one."""
+        return self.scope.index.state.is_ready
+
+    def bind(self, principal: str) -> Self:
+        """This store for another principal: same connections, other items. Raises IdTooLongError."""
+        clone = copy.copy(self)
+        clone.scope = self.scope.bound(principal)
+        return clone
+
+    def _batch(self, ops: Iterable[Op]) -> Steps[list[Result]]:
+        asked = list(ops)
+        steps = memories.batch(self.scope, asked)
+        if any(isinstance(op, PutOp) for op in asked):
+            return durability.durably(steps, self._promise)
+        return steps
+
+
+def read_index(index: IndexConfig | Embedder | None) -> tuple[Embedder | None, tuple[str, ...]]:
+    """The embedder, and what of a value it gets. Raises ConfigError."""
+    if index is None:
+        return None, (WHOLE,)
+    if not isinstance(index, Mapping):
+        return embedder_of(index, None), (WHOLE,)
+    unknown = set(index) - {"dims", "embed", "fields"}
+    if unknown or "embed" not in index:
+        raise ConfigError(f"index has the keys {sorted(index)}: use embed, dims and fields")
+    fields: Any = index.get("fields")
+    if fields is not None and not (
+        isinstance(fields, Sequence)
+        and not isinstance(fields, str)
+        and all(isinstance(path, str) and path for path in fields)
+    ):
+        raise ConfigError(f"index['fields'] is {fields!r}: a list of paths such as 'text' or 'chapters[*].title'")
+    return embedder_of(index["embed"], index.get("dims")), tuple(fields or (WHOLE,))
+
+
+def store_settings(
+    settings: all_settings.Store | None, ttl: Mapping[str, Any] | None, ack: Ack | None, replicas: int | None
+) -> all_settings.Store:
+    """`settings` with the constructor conventions of LangGraph's stores on top.
+
+    Args:
+        ttl: {"default_ttl": minutes, "refresh_on_read": bool}. `sweep_interval_minutes` and `omit_expired` are taken
+            and have no effect: Redis ends items by itself, and nobody sees one that is over.
+        ack: what every write waits for; default "memory".
+        replicas: how many replicas ack "replica" asks for; default 1.
+    """
+    settings = settings or all_settings.Store()
+    changes: dict[str, Any] = {}
+    if ttl is not None and not isinstance(ttl, Mapping):
+        raise ConfigError(f'ttl is {ttl!r}: write ttl={{"default_ttl": minutes}}')
+    if ttl:
+        unknown = set(ttl) - set(TTLConfig.__annotations__)
+        if unknown:
+            raise ConfigError(f"ttl has unknown keys {sorted(unknown)}: use default_ttl (minutes) and refresh_on_read")
+        minutes = ttl.get("default_ttl")
+        if minutes is not None and not (isinstance(minutes, int | float) and minutes > 0):
+            raise ConfigError(f"ttl['default_ttl'] is {minutes!r}: minutes above 0, or None for items that stay")
+        changes["ttl_ms"] = max(1, round(minutes * 60_000)) if minutes else 0
+        changes["refresh_on_read"] = bool(ttl.get("refresh_on_read", True))
+    if ack is not None:
+        changes["ack"] = ack
+    if replicas is not None:
+        changes["ack_replicas"] = replicas
+    return msgspec.structs.replace(settings, **changes)
