@@ -27,6 +27,7 @@ Profile = Literal["ephemeral", "relaxed", "balanced", "durable", "replicated"]
 # Kept by `load`, for everything that people write: a struct made in a program is taken as it is.
 NotNegative: TypeAlias = Annotated[int, Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65_535)]
 SocketBytes: TypeAlias = Annotated[int, Meta(ge=1, le=2**31 - 1)]  # the kernel's own limit
 Token: TypeAlias = Annotated[str, Meta(min_length=1)]
@@ -111,6 +112,26 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     ack_timeout_ms: Positive = 5_000
 
 
+class Retrieval(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How memories are ranked. Chosen on four conversations of LoCoMo: `python -m loadtest recall`."""
+
+    fusion: Literal["linear", "rrf"] = "linear"
+    window: Positive = 50  # candidates of each search, text and vector
+    words_max: Positive = 32  # of a question that are searched for, its last ones
+    vector_weight: Share = 0.4  # against 1 - vector_weight of the text
+    rrf_k: NotNegative = 5  # of fusion "rrf": a rank weighs 1 / (rrf_k + rank)
+    sharpness: Annotated[float, Meta(gt=0)] = 2.0  # exponent of the fused score, so that few strong hits lift others
+    smoothing: Share = 0.3  # of a hit's score that its neighbours gain, where thread and position are known
+    smoothing_span: NotNegative = 2  # how far a neighbour may be
+    relevance_weight: Share = 0.9
+    recency_weight: Share = 0.05
+    importance_weight: Share = 0.05
+    half_life_ms: Positive = 90 * 86_400_000  # recency halves in so long
+    confidence_min: Share = 0.35  # below it the answer is "nothing known"; depends on the embedder
+    items_max: Positive = 10
+    tokens_max: Positive = 1_000  # of the framed text
+
+
 class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The websocket gateway."""
 
@@ -158,6 +179,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     checkpoint: Checkpoint = Checkpoint()
     pointers: Pointers = Pointers()
     store: Store = Store()
+    retrieval: Retrieval = Retrieval()
     gateway: Gateway = Gateway()
     agent: Agent = Agent()
 

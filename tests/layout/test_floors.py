@@ -48,7 +48,7 @@ SHARED_MOVES = {
 }
 SHAPES = {
     "aof_watch",
-    *("serde", "fingerprints", "messages", "replies", "expiry", "clones"),
+    *("words", "serde", "fingerprints", "messages", "replies", "expiry", "clones"),
     *("memory_items", "memory_filters"),
     *("pointer_values", "pointer_chunks", "pointer_previews", "pointer_continuations"),
 }
