@@ -132,6 +132,21 @@ class Retrieval(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     tokens_max: Positive = 1_000  # of the framed text
 
 
+class Embedding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What turns texts into vectors, for memory and cache."""
+
+    model: str = "local"  # "local", "multilingual" or "remote:NAME", a model of an OpenAI-compatible server
+    threads: Positive = 1  # of a model in this process: so many documents at the same time; a query has its own
+    cache_bytes_max: NotNegative = 16 * 1024 * 1024  # vectors of repeated texts, about 9,000 of 384 dims; 0: none
+    base_url: str = "https://api.openai.com/v1"  # of the remote server; `/embeddings` follows
+    api_key_env: str = "OPENAI_API_KEY"  # the variable that holds its key; unset: none is sent
+    dims: NotNegative = 0  # of the remote model's vectors; must be given for one
+    document_prefix: str = ""  # what the remote model wants in front of texts; E5: "passage: " and "query: "
+    query_prefix: str = ""
+    request_texts_max: Positive = 128  # in one request to the remote server
+    deadline_ms: Positive = 10_000  # of one call to it, all requests and retries included
+
+
 class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The websocket gateway."""
 
@@ -180,6 +195,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     pointers: Pointers = Pointers()
     store: Store = Store()
     retrieval: Retrieval = Retrieval()
+    embedding: Embedding = Embedding()
     gateway: Gateway = Gateway()
     agent: Agent = Agent()
 
