@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from random import Random
@@ -140,8 +141,8 @@ def test_no_character_of_a_text_stands_in_the_query(text: str) -> None:
         return
     count = len(asked.params)
     group = "|".join(f"$w{number}" for number in range(count))
-    optional = " ".join(f"~@s:$w{number}" for number in range(count))
-    assert asked.query == f"({SCOPE}) (@s:({group}))=>{{$weight:0.0001}} {optional}"
+    optional = " ".join(f"~@s:$w{number}" for number in range(count)) if count > 1 else "~@s:$w0 ~@s:$w0"
+    assert asked.query == f"({SCOPE}) @s:({group}) ({optional})=>{{$weight:1000000}}"
     assert set(asked.words) <= set(stemmed(text).split())
 
 
@@ -202,6 +203,44 @@ def test_a_document_with_more_of_the_words_comes_first(index: redis.Redis) -> No
     for number in range(20):
         put(index, f"other-{number}", f"nothing of interest {number}")
     assert found(index, "When did she run a charity race?") == ["three", "two", "one"]
+
+
+@pytest.mark.parametrize("question", ["red", "red boats", "red boats and green houses"])
+def test_the_score_is_the_sum_of_the_words_and_the_scope_adds_nothing(index: redis.Redis, question: str) -> None:
+    texts = ["a red boat", "red red houses " * 5, "green boats " * 9 + "red", "blue", "house boat", "nothing"]
+    for number in range(300):
+        put(index, f"other-{number}", f"red boats of others, {number} " * (number % 4), "others")
+    for number, text in enumerate(texts):
+        put(index, str(number), text, "a")
+    asked = query(question, SCOPE)
+    assert asked is not None
+    args = command(asked)
+    args.remove("NOCONTENT")
+    reply = index.execute_command(*args, "WITHSCORES")
+    rows = (
+        [(row[b"id"], float(row[b"score"])) for row in reply[b"results"]]
+        if isinstance(reply, dict)
+        else list(zip(reply[1::3], map(float, reply[2::3]), strict=True))
+    )
+    everything = [stemmed(index.hget(key, "s").decode()).split() for key in index.scan_iter(match="w:*")]
+    for key, score in rows:
+        words = index.hget(key, "s").decode().split()
+        assert asked.bm25(score) == pytest.approx(bm25(asked.words, words, everything), rel=1e-3)
+    assert [key for key, _ in rows] == sorted(
+        (key for key, _ in rows),
+        key=lambda key: -bm25(asked.words, index.hget(key, "s").decode().split(), everything),
+    )
+
+
+def bm25(asked: tuple[str, ...], words: list[str], everything: list[list[str]]) -> float:
+    """As RediSearch has it: k1 1.2, b 0.5."""
+    mean = sum(map(len, everything)) / len(everything)
+    total = 0.0
+    for word in asked:
+        having, count = sum(word in each for each in everything), words.count(word)
+        rarity = math.log(1 + (len(everything) - having + 0.5) / (having + 0.5))
+        total += rarity * count * 2.2 / (count + 1.2 * (0.5 + 0.5 * len(words) / mean))
+    return total
 
 
 def test_words_that_say_nothing_are_asked_for_only_if_there_are_no_others() -> None:
