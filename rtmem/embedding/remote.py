@@ -158,6 +158,7 @@ class RemoteEmbedder:
         # Numbers as text would take three times as many bytes, and ten times as long to read, on the event loop.
         body = msgspec.json.encode({"model": self._model, "input": batch, "encoding_format": "base64"})
         attempts = 0
+        answer: _Answer = None
         while (left_s := deadline - time.monotonic()) > 0:
             answer = yield _Post(body, left_s)
             attempts += 1
@@ -168,9 +169,9 @@ class RemoteEmbedder:
                     raise self._refused(answer, len(batch))
             pause_s = max(_retry_after_s(answer), _PAUSE_S * 2.0 ** min(attempts, 6) * random.uniform(0.5, 1.0))
             if time.monotonic() + pause_s >= deadline:
-                raise self._unavailable(answer, attempts)
+                break
             yield _Pause(pause_s)
-        raise self._unavailable(None, attempts)
+        raise self._unavailable(answer, attempts)
 
     def _vectors(self, answer: httpx.Response, count: int) -> NDArray[np.float32]:
         try:
