@@ -57,9 +57,10 @@ def call_with(
 ) -> Steps[list[Any]]:
     """Like `call`, and return the replies of the commands `beside` too, behind that of the function."""
     command: Command = ("FCALL_RO" if read_only else "FCALL", name, len(keys), *keys, *args)
-    # A transaction must stay in one slot of a Cluster, and the commands beside are about other keys.
-    batch = Batch((*before, command), atomic=True, lane=lane)
-    if not before:
+    if before:
+        # A transaction must stay in one slot of a Cluster, and the commands beside are about other keys.
+        batch = Batch((*before, command), atomic=True, lane=lane)
+    else:
         batch = Batch((*ahead, command, *beside), lane=lane)
     try:
         replies = yield batch

@@ -75,8 +75,11 @@ class Encoded:
     hash: bytes = b""
     key: bytes = b""  # values of this scope with the same key are one: same bytes, cut in the same way
     stored_bytes: int = 0
-    first: Chunk = b""  # the first and the last chunk as they were before compression
-    last: Chunk = b""
+    bytes: int = 0  # of the value itself, as are the next three
+    characters: int = 0
+    line_ends: int = 0
+    items: int = 0
+    last: Chunk = b""  # chunk, as it was before compression
     _hasher: Any = field(default_factory=blake3)
 
     def fill(self) -> Iterator[None]:
@@ -103,8 +106,11 @@ class Encoded:
     def _add(self, chunk: Chunk, characters: int, lines: int, items: int) -> None:
         # Where the same values lie in other chunks (a changed setting) they are still the same, and so is the hash.
         self._hasher.update(chunk)
-        before = self.ends[-4:] or (0.0, 0.0, 0.0, 0.0)
-        self.ends.extend((before[0] + len(chunk), before[1] + characters, before[2] + lines, before[3] + items))
+        self.bytes += len(chunk)
+        self.characters += characters
+        self.line_ends += lines
+        self.items += items
+        self.ends.extend((self.bytes, self.characters, self.line_ends, self.items))
         if self.bytes > self.value_bytes_max:
             raise TooLargeError(
                 f"a value has over {self.value_bytes_max} bytes, the most a pointer may have: offload it in parts, or "
@@ -112,7 +118,7 @@ class Encoded:
                 bytes_max=self.value_bytes_max,
             )
         self.chunks.append(chunk)
-        self.first, self.last = self.chunks[0], chunk
+        self.last = chunk
 
     def _compress(self) -> Iterator[None]:
         sample = b"".join(bytes(self.chunks[at]) for at in {0, len(self.chunks) // 2})
@@ -124,25 +130,6 @@ class Encoded:
             # Each by itself, so that a slice unpacks only what it reads.
             self.chunks[at] = compressor.compress(chunk)
             yield
-
-    def _total(self, column: int) -> int:
-        return int(self.ends[column - 4]) if self.ends else 0
-
-    @property
-    def bytes(self) -> int:
-        return self._total(0)
-
-    @property
-    def characters(self) -> int:
-        return self._total(1)
-
-    @property
-    def line_ends(self) -> int:
-        return self._total(2)
-
-    @property
-    def items(self) -> int:
-        return self._total(3)
 
 
 # Cutting -------------------------------------------------------------------------------------------------------------
@@ -183,7 +170,8 @@ def _media_type(kind: PointerKind, value: Any) -> str:
         return BLOCKS
     if kind == "bytes":
         start = bytes(value[:16])
-        return next((media for magic, media in _MAGIC.items() if start.startswith(magic)), _MEDIA_TYPES[kind])
+        if start.startswith(_MAGIC_BYTES):
+            return next(media for magic, media in _MAGIC.items() if start.startswith(magic))
     return _MEDIA_TYPES[kind]
 
 
@@ -197,6 +185,7 @@ _MAGIC: Final = {
     b"OggS": "audio/ogg",
     b"fLaC": "audio/flac",
 }
+_MAGIC_BYTES: Final = tuple(_MAGIC)
 
 
 def is_blocks(value: Any) -> bool:

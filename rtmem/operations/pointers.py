@@ -169,8 +169,9 @@ def store(
 
 
 def _describe(encoded: Encoded, name: str, preview_characters_max: int) -> Pointer:
-    ends_line = bytes(encoded.last[-1:]) in (b"\n", b"")
-    lines = encoded.line_ends + (not ends_line) if encoded.kind in ("text", "json") else 0
+    lines = 0
+    if encoded.kind in ("text", "json"):
+        lines = encoded.line_ends + (encoded.last[-1:] not in (b"\n", b""))
     seen = preview(encoded.kind, encoded.media_type, encoded.value, preview_characters_max, lines)
     return Pointer(
         id="",
@@ -240,7 +241,7 @@ class _Upload:
         # By plain commands: what goes through Lua is hashed there, 2 ms per MB during which the server does nothing
         # else. With a time to live, which the function takes away: nothing that is broken off stays for ever.
         keys, chunks, ttl_ms = self.scope.keys, self.encoded.chunks, 2 * self.scope.settings.upload_ttl_ms
-        return tuple(("SET", keys.chunk(self.pointer.id, at), chunks[at], "PX", ttl_ms) for at in numbers)
+        return tuple([("SET", keys.chunk(self.pointer.id, at), chunks[at], "PX", ttl_ms) for at in numbers])
 
     def _commit(self, mode: str, sets: Sequence[Command]) -> Steps[list[Any]]:
         settings = self.scope.settings

@@ -65,7 +65,7 @@ local function open_manifest(raw, skip)
   return {host = raw:sub(at + 2, at + 30), stored = stored, chunks = chunks, bytes = MANIFEST + CHUNK * chunks}
 end
 
-local function chunk_key(keys, host, number) return keys[5] .. host .. ':' .. whole(number) end
+local function chunk_key(keys, host, number) return keys[5] .. host .. ':' .. number end
 
 local function is_pinned(keys, id)
   return #redis.call('ZRANGEBYLEX', keys[2], '[u' .. id .. '\0', '(u' .. id .. '\1', 'LIMIT', 0, 1) > 0
@@ -170,9 +170,10 @@ end
 -- Replies  {'ok', created, expires}   {'quota', bytes in use}
 --          {'late'} there is nothing to link to (any more): send everything again
 local function commit(keys, argv)
-  local h, mode, id, key = keys[1], argv[1], argv[2], argv[3]
-  -- One read and one write of the hash: each call from Lua costs a microsecond or two.
-  local found = redis.call('HMGET', h, 'v', 'b' .. key, 'r' .. id, 'k' .. id, 'n' .. key, 'bytes', 'uploading', 'values')
+  local call, h, mode, id, key = redis.call, keys[1], argv[1], argv[2], argv[3]
+  -- One read and one write of the hash: each call from Lua costs a microsecond or two, or four where others keep the
+  -- processor's caches for themselves. So numbers go to Redis as they are, it writes them faster than string.format.
+  local found = call('HMGET', h, 'v', 'b' .. key, 'r' .. id, 'k' .. id, 'n' .. key, 'bytes', 'uploading', 'values')
   check_version(found[1])
   local there, own_raw, claim = found[2], found[3], found[4]
   local mine = argv[9] ~= '' and open_manifest(argv[9])
@@ -201,25 +202,20 @@ local function commit(keys, argv)
   if argv[8] ~= '0' and used + promised + bytes > tonumber(argv[8]) then
     return refuse({'quota', used + promised})
   end
-  local fields = {'r' .. id, raw, 'n' .. key, whole(tonumber(found[5] or '0') + 1), 'bytes', whole(used + bytes)}
-  local function set(field, value)
-    local n = #fields
-    fields[n + 1], fields[n + 2] = field, value
-  end
+  local links = tonumber(found[5] or '0') + 1
   if not there then
     for number = 0, mine.chunks - 1 do
-      if redis.call('PERSIST', chunk_key(keys, id, number)) == 0 then return refuse({'late'}) end
+      if call('PERSIST', chunk_key(keys, id, number)) == 0 then return refuse({'late'}) end
     end
-    set('b' .. key, argv[9])
-    set('values', whole(tonumber(found[8] or '0') + 1))
-  elseif mine then
-    free_chunks(keys, id, mine.chunks)
+    call('HSET', h, 'v', LAYOUT, 'b' .. key, argv[9], 'r' .. id, raw, 'n' .. key, links, 'bytes', used + bytes,
+      'values', tonumber(found[8] or '0') + 1)
+  else
+    if mine then free_chunks(keys, id, mine.chunks) end
+    call('HSET', h, 'r' .. id, raw, 'n' .. key, links, 'bytes', used + bytes)
   end
-  if not found[1] then set('v', LAYOUT) end
-  redis.call('HSET', h, unpack(fields))
   if claim then drop_claim(keys, id) end
-  redis.call('ZADD', keys[4], 0, string.format('%013.0f', now) .. id)
-  if expires > 0 then redis.call('ZADD', keys[3], expires, 'x' .. id) end
+  call('ZADD', keys[4], 0, string.format('%013.0f', now) .. id)
+  if expires > 0 then call('ZADD', keys[3], expires, 'x' .. id) end
   if argv[6] ~= '' then add_pin(keys, id, argv[6], now + tonumber(argv[7])) end
   return {'ok', now, expires}
 end
