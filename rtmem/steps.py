@@ -11,6 +11,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
+import msgspec
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -29,8 +31,7 @@ durable: waits for a disk (WAITAOF); apart from blocking, whose clients wait for
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):  # made for each request: 0.1 us, a frozen dataclass 1 us
     """Commands for one round trip, in order. Answered with one raw reply per command.
 
     A reply that is an error is raised for the whole batch (the first one, translated). With `atomic` the commands

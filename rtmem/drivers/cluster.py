@@ -12,11 +12,12 @@ do, and what is only derived from it (an index in another slot) follows in a tra
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import redis
+from msgspec.structs import replace
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from rtmem.drivers import clients

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import select
 import socket
-import threading
 import time
 from collections import deque
 from typing import Any
@@ -173,6 +173,11 @@ class _Wire:
                 raise connection_error(exc, where) from exc
             raise
         self.socket: socket.socket = connection._sock
+        self._poll = select.poll()
+        self._poll.register(self.socket, select.POLLIN)
+
+    def readable(self) -> bool:
+        return bool(self._poll.poll(0))
 
     def exchange(self, pieces: list[wire.Piece], count: int, deadline: float) -> list[Any]:
         replies: list[Any] = []
@@ -222,7 +227,10 @@ class _WirePool:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._free: deque[_Wire] = deque()
-        self._places = threading.BoundedSemaphore(self._size)
+        # One item for each call that may be under way; a semaphore of `threading` takes ten times as long.
+        self._places: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(self._size):
+            self._places.put(None)
 
     def exchange(self, pieces: list[wire.Piece], count: int, deadline: float) -> list[Any]:
         if self._pid != os.getpid():
@@ -230,15 +238,17 @@ class _WirePool:
             self._reset()
         # Two threads of a new child may both have reset: each gives its place back where it took it.
         places, free = self._places, self._free
-        if not places.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        try:
+            places.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
             raise DeadlineExceededError(
                 f"all {self._size} connections to Redis at {self._where} were busy: raise connections_max",
                 where=self._where,
-            )
+            ) from None
         try:
             return self._exchange(pieces, count, deadline, free)
         finally:
-            places.release()
+            places.put(None)
 
     def _exchange(self, pieces: list[wire.Piece], count: int, deadline: float, free: deque[_Wire]) -> list[Any]:
         connection = self._take(free, deadline)
@@ -254,13 +264,15 @@ class _WirePool:
         return replies
 
     def _take(self, free: deque[_Wire], deadline: float) -> _Wire:
-        with contextlib.suppress(IndexError):
-            while True:
+        while free:
+            try:
                 connection = free.pop()
-                if not _readable(connection.socket):
-                    return connection
-                # Idle and readable means that the server closed it: do not let a write find out.
-                connection.close()
+            except IndexError:
+                break  # another thread took the last one
+            if not connection.readable():
+                return connection
+            # Idle and readable means that the server closed it: do not let a write find out.
+            connection.close()
         remaining_s = deadline - time.monotonic()
         if remaining_s <= 0:
             raise not_sent_in_time(self._where)
@@ -293,12 +305,6 @@ def not_sent_in_time(where: str) -> DeadlineExceededError:
         where=where,
         sent=False,
     )
-
-
-def _readable(sock: socket.socket) -> bool:
-    poll = select.poll()
-    poll.register(sock, select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def _remaining_s(deadline: float) -> float:

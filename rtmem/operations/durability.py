@@ -14,8 +14,10 @@ prove nothing about it. So each batch of a durable operation carries an INFO too
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from rtmem.errors import RtmemError
 from rtmem.operations.aof_watch import ServerId, fields_of, server_of

@@ -26,7 +26,7 @@ COLUMNS: Final[dict[PointerUnit, int]] = {"bytes": 0, "characters": 1, "lines": 
 def pack_manifest(host: str, value: Encoded) -> bytes:
     """The manifest of a value whose chunks lie under pointer `host`."""
     head = _HEAD.pack(value.codec.encode(), host.encode(), value.stored_bytes, len(value.chunks))
-    return b"".join((head, value.ends.tobytes(), *value.sums))
+    return b"".join((head, array("d", value.ends).tobytes(), *value.sums))
 
 
 @dataclass(frozen=True, slots=True)

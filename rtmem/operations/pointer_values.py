@@ -8,11 +8,10 @@ numbers.
 from __future__ import annotations
 
 import sys
-from array import array
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 import orjson
 import ormsgpack
 import zstandard
@@ -56,8 +55,7 @@ _LEVEL: Final = 1
 # identity is BLAKE3 (160 us per MB; BLAKE2b 1.8 ms). Damage in storage chooses nothing: xxh3, 21 us per MB, sees it.
 
 
-@dataclass(slots=True)
-class Encoded:
+class Encoded(msgspec.Struct):
     """A value cut into chunks. `fill()` does the work."""
 
     value: Any
@@ -66,11 +64,9 @@ class Encoded:
     compress_bytes_min: int
     value_bytes_max: int
     kind: PointerKind = "text"
-    chunks: list[Chunk] = field(default_factory=list)  # as they are stored
-    ends: array[float] = field(
-        default_factory=lambda: array("d")
-    )  # four of each chunk: bytes, characters, lines, items
-    sums: list[bytes] = field(default_factory=list)
+    chunks: list[Chunk] = []  # as they are stored
+    ends: list[int] = []  # four of each chunk: bytes, characters, lines, items
+    sums: list[bytes] = []
     codec: str = "r"
     hash: bytes = b""
     key: bytes = b""  # values of this scope with the same key are one: same bytes, cut in the same way
@@ -80,7 +76,6 @@ class Encoded:
     line_ends: int = 0
     items: int = 0
     last: Chunk = b""  # chunk, as it was before compression
-    _hasher: Any = field(default_factory=blake3)
 
     def fill(self) -> Iterator[None]:
         """Encode, cut, hash and compress, in slices.
@@ -88,12 +83,16 @@ class Encoded:
         Raises:
             TooLargeError: above value_bytes_max. InvalidRequestError: nothing can store this value.
         """
-        self.kind, pieces = yield from _pieces(self.value, self.chunk_bytes)
+        parts = (yield from _json_items(self.value)) if type(self.value) in _JSON_TYPES else None
+        self.kind, pieces = _pieces(self.value, parts, self.chunk_bytes)
         self.media_type = self.media_type or _media_type(self.kind, self.value)
+        hasher = blake3()
         for chunk, characters, lines, items in pieces:
+            # Where the same values lie in other chunks (a changed setting) they are still the same, and so is the hash.
+            hasher.update(chunk)
             self._add(chunk, characters, lines, items)
             yield
-        self.hash = self._hasher.digest()
+        self.hash = hasher.digest()
         # The text "[1]" and the array have the same bytes, and other places where a reader can begin.
         self.key = blake3(self.kind.encode() + self.hash).digest()
         if self.compress_bytes_min and self.bytes >= self.compress_bytes_min:
@@ -104,19 +103,17 @@ class Encoded:
             yield
 
     def _add(self, chunk: Chunk, characters: int, lines: int, items: int) -> None:
-        # Where the same values lie in other chunks (a changed setting) they are still the same, and so is the hash.
-        self._hasher.update(chunk)
         self.bytes += len(chunk)
-        self.characters += characters
-        self.line_ends += lines
-        self.items += items
-        self.ends.extend((self.bytes, self.characters, self.line_ends, self.items))
         if self.bytes > self.value_bytes_max:
             raise TooLargeError(
                 f"a value has over {self.value_bytes_max} bytes, the most a pointer may have: offload it in parts, or "
                 "raise value_bytes_max in [pointers]",
                 bytes_max=self.value_bytes_max,
             )
+        self.characters += characters
+        self.line_ends += lines
+        self.items += items
+        self.ends += (self.bytes, self.characters, self.line_ends, self.items)
         self.chunks.append(chunk)
         self.last = chunk
 
@@ -137,16 +134,14 @@ class Encoded:
 Piece = tuple[Chunk, int, int, int]  # with its characters, line ends and items
 
 
-def _pieces(value: Any, chunk_bytes: int) -> Generator[None, None, tuple[PointerKind, Iterator[Piece]]]:
+def _pieces(value: Any, items: list[bytes] | None, chunk_bytes: int) -> tuple[PointerKind, Iterator[Piece]]:
     kind = type(value)
     if kind is str:
         return "text", _cut_text(value, chunk_bytes)
     if kind in (bytes, memoryview):  # a view is resolved as bytes
         return "bytes", _cut_bytes(value, chunk_bytes)
-    if kind in _JSON_TYPES:
-        items = yield from _json_items(value)
-        if items is not None:
-            return "json", _cut_json(value, items, chunk_bytes)
+    if items is not None:
+        return "json", _cut_json(value, items, chunk_bytes)
     if _is_a(value, "pyarrow", "Table"):
         return "table", _cut_table(value, chunk_bytes)
     if _is_a(value, "pandas", "DataFrame"):

@@ -26,7 +26,7 @@ from rtmem.errors import (
     ServerFullError,
 )
 from rtmem.keys import LAYOUT_VERSION, Keys, PointerKeys, check_id, escape
-from rtmem.operations.functions import call
+from rtmem.operations.functions import call, call_with
 from rtmem.operations.pointer_chunks import Manifest, Record, corrupt, pack_manifest
 from rtmem.operations.pointer_previews import cut, estimate_tokens, preview, printable
 from rtmem.operations.pointer_values import Encoded, decode, decode_slices
@@ -152,7 +152,7 @@ def store(
     for _ in range(_ATTEMPTS_MAX):
         pointer = msgspec.structs.replace(told, id=new_id(prefix))
         upload = _Upload(scope, pointer, encoded, lifetime_ms, holder)
-        reply = yield from (upload.small() if encoded.stored_bytes <= settings.batch_bytes else upload.large())
+        reply = (yield from (upload.small() if encoded.stored_bytes <= settings.batch_bytes else upload.large()))[0]
         if reply[0] == b"ok":
             return msgspec.structs.replace(pointer, created_at_ms=int(reply[1]), expires_at_ms=int(reply[2]))
         if reply[0] == b"quota":
@@ -192,6 +192,8 @@ def _describe(encoded: Encoded, name: str, preview_characters_max: int) -> Point
 
 @dataclass(slots=True)
 class _Upload:
+    """Both ways answer a list of one, what the last function replied."""
+
     scope: PointerScope
     pointer: Pointer
     encoded: Encoded
@@ -200,8 +202,7 @@ class _Upload:
 
     def small(self) -> Steps[list[Any]]:
         """All in one round trip."""
-        reply: list[Any] = yield from self._commit("new", self._sets(range(len(self.encoded.chunks))))
-        return reply
+        return self._commit("new", self._sets(range(len(self.encoded.chunks))))
 
     def large(self) -> Steps[list[Any]]:
         """Room first, then the chunks in batches of which none holds the server, then what makes them visible."""
@@ -218,7 +219,7 @@ class _Upload:
         if begun[0] == b"have":
             return (yield from self._commit("link", ()))
         if begun[0] == b"quota":
-            return begun
+            return [begun]
         try:
             *batches, last = self._batches(settings.batch_bytes)
             for batch in batches:
@@ -257,8 +258,7 @@ class _Upload:
             settings.tenant_bytes_max,
             manifest,
         ]
-        reply: list[Any] = yield from call("rtmem_v1_pointers_commit", self.scope.keys.all, args, ahead=sets)
-        return reply
+        return call_with("rtmem_v1_pointers_commit", self.scope.keys.all, args, ahead=sets)
 
 
 # resolve, describe ---------------------------------------------------------------------------------------------------
