@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rtmem.checkpoint import AsyncRedisSaver, AsyncShallowRedisSaver, RedisSaver, ShallowRedisSaver
     from rtmem.errors import RtmemError
+    from rtmem.memory import AsyncMemory, Memory
     from rtmem.pointers import AsyncPointers, Pointers
     from rtmem.settings import Settings
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncMemory",
     "AsyncPointers",
     "AsyncRedisSaver",
     "AsyncShallowRedisSaver",
+    "Memory",
     "Pointers",
     "RedisSaver",
     "RtmemError",
@@ -26,9 +29,11 @@ __all__ = [
 ]
 
 _HOME = {
+    "AsyncMemory": "rtmem.memory",
     "AsyncPointers": "rtmem.pointers",
     "AsyncRedisSaver": "rtmem.checkpoint",
     "AsyncShallowRedisSaver": "rtmem.checkpoint",
+    "Memory": "rtmem.memory",
     "RedisSaver": "rtmem.checkpoint",
     "ShallowRedisSaver": "rtmem.checkpoint",
     "Pointers": "rtmem.pointers",

@@ -42,6 +42,10 @@ RtmemError
 │   └── ThreadDeletedError         a late write to a thread that was deleted meanwhile
 ├── PointerNotFoundError           no such pointer, or not yours: nobody learns which
 │   └── PointerExpiredError        it was yours, and its time is over
+├── FactNotFoundError              no such fact, or not yours: nobody learns which
+├── ScopeNotFoundError             no such team or application, or you are no member: nobody learns which
+├── FactConflictError              the fact has ended already: superseded or invalidated meanwhile
+├── WriteRefusedError              the write policy does not let this into memory
 ├── EmbeddingError                 a model gave no vectors, or none that can be used
 │   └── EmbeddingUnavailableError  it may later: overloaded, too slow, not reached (retryable)
 ├── QuotaExceededError             a tenant's pointers would take more than its share
@@ -230,6 +234,22 @@ class PointerNotFoundError(RtmemError, LookupError):
 
 
 class PointerExpiredError(PointerNotFoundError):
+    pass
+
+
+class FactNotFoundError(RtmemError, LookupError):
+    pass
+
+
+class ScopeNotFoundError(RtmemError, LookupError):
+    pass
+
+
+class FactConflictError(RtmemError):
+    pass
+
+
+class WriteRefusedError(RtmemError):
     pass
 
 

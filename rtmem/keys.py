@@ -17,6 +17,7 @@ Function may touch them all, also in a Cluster.
     rtmem:p:{alice/}:c:<id>:<n>      string   a chunk of the value that pointer <id> brought
     rtmem:m:{<id>}                   hash     an item of long-term memory (lua/memories_v1.lua)
     rtmem:m:{<id>}:<n>               hash     one more vector of that item
+    rtmem:m:{mf_<id>}                hash     a fact (lua/facts_v1.lua)
     rtmem:memory                     hash     which embedder the vectors are of; also the name that leads to the index
     rtmem:threads:alice              zset     thread_ids of a principal; derived, can be rebuilt
     rtmem:run:alice/<run_id>         set      thread_ids that a run has written to; derived
@@ -111,6 +112,12 @@ def scope_tag(principal: str, path: Sequence[str]) -> str:
     return sha256(text.encode("ascii")).hexdigest()[:32]
 
 
+def fact_scope_tag(kind: str, name: str) -> str:
+    """What stands in the index for all facts of a user, a team or an application. No item has one like it: the colon
+    stands in no escaped label."""
+    return sha256(f"fact:{kind}/{escape(name)}".encode("ascii")).hexdigest()[:32]
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """Key names below one prefix."""
@@ -135,6 +142,10 @@ class Keys:
         # 128 bits of SHA-256 over (depth, principal, labels, key), each escaped: no two paths are written alike.
         path = "/".join((str(len(namespace)), escape(principal), *map(escape, namespace), escape(key)))
         return f"{self.memories}{{{sha256(path.encode('ascii')).hexdigest()[:32]}}}"
+
+    def fact(self, fact_id: str) -> str:
+        """Key of a fact. Its id is a hash, of its owner too (operations/fact_items.py)."""
+        return f"{self.memories}{{{fact_id}}}"
 
     @property
     def memories(self) -> str:

@@ -184,3 +184,76 @@ class PointerReport(msgspec.Struct, frozen=True, kw_only=True):
     def sound(self) -> bool:
         """Neither."""
         return not (self.dangling or self.orphans)
+
+
+# Facts ---------------------------------------------------------------------------------------------------------------
+
+FactKind = Literal["semantic", "episodic", "procedural", "preference"]
+"""semantic: what is so. episodic: what happened. procedural: how something is done. preference: what somebody likes."""
+
+Scalar = str | int | float | bool
+"""What the object of a fact can be: compared by value and type."""
+
+
+class Principal(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks, and what that gives access to. Comes from the server's own authentication, never from a message.
+
+    A fact belongs to one user, one team or one application. What is empty gives access to nothing.
+    """
+
+    user: str = ""
+    teams: tuple[str, ...] = ()
+    application: str = ""
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that is remembered. Times are Unix times in milliseconds, UTC."""
+
+    id: str  # the same for whoever says the same of the same owner; `.2` behind it: believed again after it had ended
+    text: str  # as a sentence
+    kind: FactKind = "semantic"
+    scope: str = "user"  # user, application, or team:NAME
+    key: str = ""  # of a profile: what it is read by
+    subject: str | None = None
+    predicate: str | None = None
+    object: Scalar | None = None
+    value: Any = None  # data that comes back as it was given
+    importance: float = 0.5  # 0..1
+    tags: tuple[str, ...] = ()
+
+    # Where it is from; of several times, the last.
+    thread_id: str = ""
+    message_id: str = ""
+    position: int | None = None  # in its thread: facts beside each other lift each other in retrieval
+    document: str = ""
+    writer: str = ""  # the agent or tool that wrote it
+    principal: str = ""  # the user it was written for
+
+    # When it is true: from .. to, without to. None: until it is superseded or invalidated.
+    valid_from_ms: int = 0
+    valid_to_ms: int | None = None
+
+    # What became of it.
+    created_at_ms: int = 0  # first written
+    last_seen_ms: int = 0  # last written
+    times_seen: int = 1
+    ended_at_ms: int | None = None  # superseded or invalidated
+    invalidated_reason: str = ""
+    superseded_by: str | None = None
+    supersedes: tuple[str, ...] = ()
+    forgotten_at_ms: int | None = None  # nothing is left of what it said
+    embedded: bool = True  # False: its embedding failed; until `reembed` it is found by its words only
+
+    def is_valid_at(self, time_ms: int) -> bool:
+        """Whether it was true at a time, as far as is known now."""
+        if self.forgotten_at_ms is not None:
+            return False
+        return self.valid_from_ms <= time_ms and (self.valid_to_ms is None or time_ms < self.valid_to_ms)
+
+
+class FactPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Some facts, the last written first."""
+
+    facts: tuple[Fact, ...]
+    continuation: str = ""  # pass it with the same arguments for what follows; empty: that was all
+    index_ready: bool = True  # False: the engine still reads memory back after a restart, and there may be more

@@ -147,6 +147,20 @@ class Embedding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     deadline_ms: Positive = 10_000  # of one call to it, all requests and retries included
 
 
+class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Facts: what is remembered, and for how long. [store] says how it is kept."""
+
+    semantic_ttl_ms: NotNegative = 0  # since a fact was last written; 0: it stays
+    episodic_ttl_ms: NotNegative = 90 * 86_400_000
+    procedural_ttl_ms: NotNegative = 0
+    preference_ttl_ms: NotNegative = 365 * 86_400_000
+    forgotten_ttl_ms: NotNegative = 90 * 86_400_000  # so long a history says that something was forgotten; 0: for ever
+    text_characters_max: Positive = 8_000  # of a fact; a reason has at most as many
+    value_bytes_max: Positive = 256 * 1024  # of all that is stored of one fact, but its vector
+    tags_max: Positive = 32  # of one fact
+    history_max: Positive = 1_000  # facts in one chain that `history` answers and `forget` follows
+
+
 class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The websocket gateway."""
 
@@ -196,6 +210,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     store: Store = Store()
     retrieval: Retrieval = Retrieval()
     embedding: Embedding = Embedding()
+    memory: Memory = Memory()
     gateway: Gateway = Gateway()
     agent: Agent = Agent()
 

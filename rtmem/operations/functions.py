@@ -18,6 +18,7 @@ _LIBRARIES = {
     "rtmem_v2_checkpoint": "checkpoints_v2.lua",
     "rtmem_v1_pointers": "pointers_v1.lua",
     "rtmem_v1_memories": "memories_v1.lua",
+    "rtmem_v1_facts": "facts_v1.lua",
 }
 _CALLS = ("FCALL", "FCALL_RO")
 

@@ -28,7 +28,7 @@ from rtmem.keys import Keys, scope_tag
 from rtmem.operations.functions import call
 from rtmem.operations.memory_filters import as_path, number_field
 from rtmem.operations.memory_items import SEPARATOR, SIDE, UNEMBEDDED
-from rtmem.steps import Argument, Embedder, Steps
+from rtmem.steps import Argument, Embedder, R, Steps
 
 RESULTS_MAX: Final = 1_000_000  # of one query; the engine refuses more
 LOOK_AGAIN_S: Final = 1.0
@@ -106,6 +106,9 @@ def schema(index: Index, name: str) -> IndexSchema:
         {"name": "created", "type": "numeric", "attrs": {"sortable": True}},
         # Stemmed by the client, in the language of the text; the server must not stem again.
         {"name": "s", "type": "text", "attrs": {"no_stem": True}},
+        # Of facts only.
+        {"name": "tags", "type": "tag", "attrs": tag},
+        *({"name": name, "type": "numeric"} for name in ("importance", "valid_from", "valid_to")),
     ]
     numbers = dict.fromkeys(number_field(as_path(path)) for path in index.settings.numbers)
     fields += [{"name": number, "type": "numeric"} for number in numbers]
@@ -171,6 +174,18 @@ def ensure(index: Index) -> Steps[None]:
     state = index.state
     if not (state.known and state.has_engine) and not (yield from setup(index)):
         raise ModuleMissingError(NO_ENGINE)
+
+
+def with_index(index: Index, ask: Callable[[], Steps[R]]) -> Steps[R]:
+    """What `ask` finds; asked again where the index had been lost. Raises ModuleMissingError, EmbedderMismatchError."""
+    yield from ensure(index)
+    try:
+        return (yield from ask())
+    except CommandError as exc:
+        if not _is_lost(exc):
+            raise
+        yield from _again(index)
+        return (yield from ask())
 
 
 # Queries -------------------------------------------------------------------------------------------------------------

@@ -43,13 +43,13 @@ SHARED_MOVES = {
     "durability_proof",
     *("pointers", "retrieval", "vector_index", "functions", "text_query", "lexical_guard"),
     *("drafts", "restore", "heads", "places", "sharing", "offloading"),
-    *("memory_scope", "memory_search"),
+    *("memory_scope", "memory_search", "fact_scope", "fact_drafts"),
     *("pointer_lifetimes", "pointer_reading", "pointer_search", "pointer_select", "pointer_inspection"),
 }
 SHAPES = {
     "aof_watch",
     *("words", "serde", "fingerprints", "messages", "replies", "expiry", "clones"),
-    *("memory_items", "memory_filters"),
+    *("memory_items", "memory_filters", "fact_items"),
     *("pointer_values", "pointer_chunks", "pointer_previews", "pointer_continuations"),
 }
 

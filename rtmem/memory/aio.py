@@ -1,0 +1,135 @@
+"""Facts, awaiting: one line per verb, the algorithms are in `rtmem.operations`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Self, Unpack
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from rtmem import settings as all_settings
+from rtmem.drivers import AsyncDriver
+from rtmem.errors import ConfigError
+from rtmem.memory.base import FactMemory, note
+from rtmem.memory.words import Bounds, Changes, Filters, Properties
+from rtmem.operations import fact_search, facts, vector_index
+from rtmem.operations.fact_items import Moment
+from rtmem.operations.fact_scope import WritePolicy
+from rtmem.operations.fact_search import RetrievedFacts
+from rtmem.records import Fact, FactPage, Principal
+from rtmem.steps import Embedder, R, Steps
+
+
+class AsyncMemory(FactMemory):
+    """Facts of one principal and of what it belongs to. Awaiting; see `rtmem.memory` for all verbs.
+
+    Args:
+        redis_url: redis://, rediss://, unix:// or redis+sentinel://; a Redis with the query engine, no Cluster.
+        driver: an AsyncDriver to share, instead of a URL.
+        principal: a user's name, or a Principal with teams and an application; nothing in a message can change it.
+        embedder: who turns texts into vectors; without one, facts are found by their words.
+        policy: looks at each fact before it is embedded or stored, and may change or refuse it.
+        serde: how facts are written; LangGraph's JsonPlusSerializer.
+        settings: section [memory]. store: section [store], which says how it is kept. retrieval: section [retrieval].
+        redis: deadlines and connections, with a URL.
+    """
+
+    def __init__(
+        self,
+        redis_url: str | None = None,
+        *,
+        driver: AsyncDriver | None = None,
+        principal: str | Principal = "",
+        embedder: Embedder | None = None,
+        policy: WritePolicy | None = None,
+        serde: SerializerProtocol | None = None,
+        settings: all_settings.Memory | None = None,
+        store: all_settings.Store | None = None,
+        retrieval: all_settings.Retrieval | None = None,
+        redis: all_settings.Redis | None = None,
+    ) -> None:
+        super().__init__(
+            principal=principal,
+            embedder=embedder,
+            policy=policy,
+            serde=serde,
+            settings=settings,
+            store=store,
+            retrieval=retrieval,
+        )
+        if driver is None and not redis_url:
+            raise ConfigError("give redis_url or driver; `rtmem up --redis-only` runs an embedded Redis")
+        self._owns_driver = driver is None
+        self._driver = driver or AsyncDriver.lazy(redis_url or "", redis)
+
+    @classmethod
+    @asynccontextmanager
+    async def from_conn_string(cls, redis_url: str | None = None, **options: Any) -> AsyncIterator[Self]:
+        """A memory for the length of an async with block; options as for the class."""
+        memory = cls(redis_url, **options)
+        try:
+            yield memory
+        finally:
+            await memory.aclose()
+
+    async def setup(self) -> None:
+        """Make the index. Optional: the first call does it too. Raises ModuleMissingError, EmbedderMismatchError."""
+        await self.run(vector_index.ensure(self.scope.index))
+
+    async def aclose(self) -> None:
+        """Close the connections, unless the driver was given."""
+        if self._owns_driver:
+            await self._driver.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    async def run(self, steps: Steps[R]) -> R:
+        """Run steps of your own over the same connections: `memory.run(operation(memory.scope, ...))`."""
+        return await self._driver.run(steps, self.scope.embedder)
+
+    async def _call(self, verb: str, steps: Steps[R]) -> R:
+        with self._counter.call(verb) as tally:
+            result = await self.run(steps)
+            note(result, tally)
+            return result
+
+    async def write(self, text: str | None = None, **properties: Unpack[Properties]) -> Fact:
+        """See operations.facts.write."""
+        return await self._call("write", self._durably(facts.write(self.scope, text, **properties)))
+
+    async def update(self, fact: str | Fact, text: str | None = None, **changes: Unpack[Changes]) -> Fact:
+        """See operations.facts.update."""
+        return await self._call("update", self._durably(facts.update(self.scope, fact, text, **changes)))
+
+    async def invalidate(self, fact: str | Fact, reason: str, *, at: Moment | None = None) -> Fact:
+        """See operations.facts.invalidate."""
+        return await self._call("invalidate", self._durably(facts.invalidate(self.scope, fact, reason, at=at)))
+
+    async def forget(self, fact: str | Fact, *, history: bool = False) -> int:
+        """See operations.facts.forget."""
+        return await self._call("forget", self._durably(facts.forget(self.scope, fact, history=history)))
+
+    async def read(self, key: str, *, of: str = "user") -> Fact | None:
+        """See operations.facts.read."""
+        return await self._call("read", facts.read(self.scope, key, of=of))
+
+    async def history(self, fact: str | Fact) -> tuple[Fact, ...]:
+        """See operations.facts.history."""
+        return await self._call("history", facts.history(self.scope, fact))
+
+    async def query(self, **filters: Unpack[Filters]) -> FactPage:
+        """See operations.fact_search.query."""
+        return await self._call("query", fact_search.query(self.scope, **filters))
+
+    async def retrieve(self, question: str, **bounds: Unpack[Bounds]) -> RetrievedFacts:
+        """See operations.fact_search.retrieve."""
+        return await self._call("retrieve", fact_search.retrieve(self.scope, question, **bounds))
+
+    async def reembed(self, limit: int = 1_000) -> int:
+        """See operations.facts.reembed."""
+        return await self._call("reembed", facts.reembed(self.scope, limit))
