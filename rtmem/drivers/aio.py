@@ -91,7 +91,10 @@ class AsyncDriver:
             request = next(steps)
             while True:
                 try:
-                    replies = await self._reply(request, embedder, begun)
+                    if isinstance(request, Batch):
+                        replies = await self.answer(request)
+                    else:
+                        replies = await self._reply(request, embedder, begun)
                 except RtmemError as exc:
                     request = steps.throw(exc)
                 else:

@@ -71,7 +71,7 @@ class SyncDriver:
             request = next(steps)
             while True:
                 try:
-                    replies = self._reply(request, embedder)
+                    replies = self.answer(request) if isinstance(request, Batch) else self._reply(request, embedder)
                 except RtmemError as exc:
                     request = steps.throw(exc)
                 else:

@@ -15,7 +15,7 @@ from rtmem import settings as all_settings
 from rtmem.errors import ConfigError
 from rtmem.keys import Keys, check_id
 from rtmem.operations import durability, memories
-from rtmem.operations.durability import Promise
+from rtmem.operations.durability_proof import Promise
 from rtmem.operations.memory_items import WHOLE
 from rtmem.operations.memory_scope import MemoryScope
 from rtmem.operations.serde import Serde
