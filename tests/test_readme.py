@@ -82,7 +82,7 @@ def test_links_within_the_repository_lead_somewhere() -> None:
 def test_every_example_is_run_by_a_test() -> None:
     assert set(blocks("example")) == {
         *("saver.py", "tenants.py", "pointers.py", "agent_pointers.py"),
-        *("app.py", "client.py", "resume.py"),
+        *("embedders.py", "app.py", "client.py", "resume.py"),
     }
 
 
@@ -90,6 +90,10 @@ def test_every_example_is_run_by_a_test() -> None:
 def test_examples_of_savers_print_what_the_readme_says_each_time(name: str, env: dict[str, str]) -> None:
     for _ in range(2):
         assert run(name, env) == plain(blocks("prints")[name])
+
+
+def test_the_example_of_embedders_prints_what_the_readme_says(env: dict[str, str]) -> None:
+    assert run("embedders.py", env) == plain(blocks("prints")["embedders.py"])
 
 
 @pytest.mark.parametrize("name", ["client.py", "resume.py"])

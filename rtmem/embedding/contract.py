@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rtmem.errors import EmbeddingError
 
-_NOTHING = 1e-12
+PASSING: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
+"""HTTP statuses after which the same request may succeed."""
+
+_NOTHING: Final = 1e-12
 """A vector that is shorter has no direction."""
 
 

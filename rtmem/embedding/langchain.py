@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
-from rtmem.embedding.contract import encodable, unit_rows
+from rtmem.embedding.contract import PASSING, encodable, unit_rows
 from rtmem.errors import EmbeddingError, EmbeddingUnavailableError
 from rtmem.steps import TextKind
-
-_PASSING: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
-"""HTTP statuses after which the same request may succeed."""
 
 
 class LangChainEmbedder:
@@ -58,7 +54,7 @@ class LangChainEmbedder:
 
     def _translated(self, exc: Exception, count: int) -> EmbeddingError:
         # Providers' SDKs agree on the attribute, not on a class.
-        passing = isinstance(exc, TimeoutError | ConnectionError) or getattr(exc, "status_code", 0) in _PASSING
+        passing = isinstance(exc, TimeoutError | ConnectionError) or getattr(exc, "status_code", 0) in PASSING
         kind = EmbeddingUnavailableError if passing else EmbeddingError
         return kind(
             f"{self.name} gave no vectors for {count} texts: {type(exc).__name__}: {exc}: "

@@ -22,13 +22,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from rtmem.embedding.contract import encodable, unit_rows
+from rtmem.embedding.contract import PASSING, encodable, unit_rows
 from rtmem.errors import ConfigError, EmbeddingError, EmbeddingUnavailableError
 from rtmem.settings import Embedding
 from rtmem.steps import R, TextKind
-
-_PASSING: Final = frozenset({408, 409, 425, 429, *range(500, 600)})
-"""HTTP statuses after which the same request may succeed."""
 
 _SAID_CHARACTERS_MAX: Final = 300
 """Of a server's complaint, in an error."""
@@ -165,7 +162,7 @@ class RemoteEmbedder:
             if isinstance(answer, httpx.Response):
                 if answer.is_success:
                     return answer
-                if answer.status_code not in _PASSING:
+                if answer.status_code not in PASSING:
                     raise self._refused(answer, len(batch))
             pause_s = max(_retry_after_s(answer), _PAUSE_S * 2.0 ** min(attempts, 6) * random.uniform(0.5, 1.0))
             if time.monotonic() + pause_s >= deadline:
