@@ -92,7 +92,9 @@ def verdict_table(verdicts: list[Verdict]) -> Table:
     for verdict in verdicts:
         measured = "not measured" if verdict.measured is None else f"{_plain(verdict.measured)} {verdict.unit}"
         word = "[green]pass[/]" if verdict.passed else "[red]FAIL[/]"
-        result.add_row(verdict.what, f"<= {_plain(verdict.target)} {verdict.unit}", measured, verdict.best_other, word)
+        bound = ">=" if verdict.is_floor else "<="
+        target = f"{bound} {_plain(verdict.target)} {verdict.unit}"
+        result.add_row(verdict.what, target, measured, verdict.best_other, word)
     return result
 
 
@@ -118,7 +120,11 @@ def show(report: Report, console: Console) -> None:
 
 
 def _fact(row: Measured, name: str) -> str:
-    return f"{row.facts[name]:,.0f}" if name in row.facts else ""
+    if name not in row.facts:
+        return ""
+    value = row.facts[name]
+    # A share needs its digits; of what is large nobody reads them.
+    return f"{value:.3f}" if abs(value) <= 1 and value % 1 else f"{value:,.0f}"
 
 
 def _plain(value: float) -> str:

@@ -81,6 +81,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     passed: bool
     best_other: str = ""  # what the best peer reached in this run
+    is_floor: bool = False  # the target is the least that it may be, not the most
+
+    @classmethod
+    def at_least(cls, what: str, *, target: float, measured: float | None, unit: str) -> Self:
+        """The verdict on "`measured` is at least `target`"."""
+        passed = measured is not None and measured >= target
+        return cls(what=what, target=target, measured=measured, unit=unit, passed=passed, is_floor=True)
 
     @classmethod
     def of(cls, what: str, *, target: float, measured: float | None, unit: str, best_other: str = "") -> Self:

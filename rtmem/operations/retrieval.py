@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -83,50 +83,60 @@ class Retrieved:
     left_out: int  # hits that were found and did not fit
 
 
-def rank(text: Ranked, vector: Ranked, now_ms: int, settings: Retrieval) -> list[Hit]:
-    """Everything that either search found, best first; equal scores stand in the order of their ids.
+def rank(text: Ranked, vector: Ranked, now_ms: int, settings: Retrieval, *, hits_max: int | None = None) -> list[Hit]:
+    """What either search found, best first; equal scores stand in the order of their ids.
 
-    With both lists empty the answer is empty. Order-preserving changes of the scores of a list change nothing under
-    `fusion="rrf"`, and only the distances between hits under "linear".
+    Under `fusion="rrf"` only the order within each list counts, under "linear" the distances too.
     """
     texts, vectors = _best(text, settings.window), _best(vector, settings.window)
     candidates = {row.id: row for row, _ in (*text, *vector) if row.id in texts or row.id in vectors}
     brought = _by_rank if settings.fusion == "rrf" else _by_score
     of_text, of_vector = brought(texts, settings), brought(vectors, settings)
-    alpha = settings.vector_weight
+    alpha, sharpness = settings.vector_weight, settings.sharpness
     fused = {
-        key: ((1 - alpha) * of_text.get(key, 0.0) + alpha * of_vector.get(key, 0.0)) ** settings.sharpness
-        for key in candidates
+        key: ((1 - alpha) * of_text.get(key, 0.0) + alpha * of_vector.get(key, 0.0)) ** sharpness for key in candidates
     }
     lifts = _lifts(candidates, fused, settings)
     best = max((fused[key] + lifts[key] for key in candidates), default=0.0) or 1.0
-    hits = []
-    for key, candidate in candidates.items():
-        signals = Signals(
-            bm25=texts.get(key),
-            cosine=vectors.get(key),
-            text=of_text.get(key, 0.0),
-            vector=of_vector.get(key, 0.0),
-            neighbours=lifts[key] / best,
-            relevance=(fused[key] + lifts[key]) / best,
-            recency=_recency(candidate.time_ms, now_ms, settings.half_life_ms),
-            importance=_NEUTRAL if candidate.importance is None else min(1.0, max(0.0, candidate.importance)),
+    weigh = _scale(settings)
+    scored = []
+    for key, row in candidates.items():
+        relevance = (fused[key] + lifts[key]) / best
+        recency = _recency(row.time_ms, now_ms, settings.half_life_ms)
+        importance = _NEUTRAL if row.importance is None else min(1.0, max(0.0, row.importance))
+        score = weigh[0] * relevance + weigh[1] * recency + weigh[2] * importance
+        scored.append((-score, key, relevance, recency, importance))
+    scored.sort()
+    # Only what is wanted gets its explanation: making 85 of them takes longer than all that is above.
+    return [
+        Hit(
+            candidates[key],
+            -negative,
+            Signals(
+                bm25=texts.get(key),
+                cosine=vectors.get(key),
+                text=of_text.get(key, 0.0),
+                vector=of_vector.get(key, 0.0),
+                neighbours=lifts[key] / best,
+                relevance=relevance,
+                recency=recency,
+                importance=importance,
+            ),
         )
-        hits.append(Hit(candidate, _score(signals, settings), signals))
-    return sorted(hits, key=lambda hit: (-hit.score, hit.candidate.id))
+        for negative, key, relevance, recency, importance in scored[:hits_max]
+    ]
 
 
-def confidence(question: str, hits: Iterable[Hit], settings: Retrieval) -> float:
-    """How likely the answer is among the hits, 0..1: closest meaning, and the share of the question's words in one hit.
+def confidence(question: str, text: Ranked, vector: Ranked, settings: Retrieval) -> float:
+    """How likely the answer was found, 0..1: two thirds the best cosine, one third the question's words in one text.
 
-    A rank cannot tell: something is always first. Neither can these tell a question about Ann from the same question
-    about Bob; they tell a question about what was never spoken of.
+    A rank cannot tell: something is always first. Neither can this tell a question about Ann from the same one about
+    Bob; it tells a question about what was never spoken of.
     """
-    hits = list(hits)
-    cosine = max((hit.signals.cosine for hit in hits if hit.signals.cosine is not None), default=0.0)
+    cosine = max((score for _, score in vector), default=0.0)
     words = set(text_query.stems(question, settings.words_max))
-    likely = sorted(hits, key=lambda hit: (-(hit.signals.bm25 or 0.0), hit.candidate.id))[:_EVIDENCE_HITS]
-    shared = max((len(words.intersection(text_query.stemmed(hit.candidate.text).split())) for hit in likely), default=0)
+    likely = sorted(text, key=lambda row: (-row[1], row[0].id))[:_EVIDENCE_HITS]
+    shared = max((len(words.intersection(text_query.stemmed(row.text).split())) for row, _ in likely), default=0)
     return min(1.0, max(0.0, (2 * cosine + shared / max(1, len(words))) / 3))
 
 
@@ -147,7 +157,7 @@ def retrieve(
         items_max, tokens_max: instead of those of the settings; the tokens are those of `framing` of the hits.
     """
     hits = rank(text, vector, now_ms, settings)
-    sure = confidence(question, hits, settings)
+    sure = confidence(question, text, vector, settings)
     if not hits or sure < settings.confidence_min:
         return Retrieved((), known=False, confidence=sure, tokens=0, left_out=0)
     kept = fitting(
@@ -259,16 +269,21 @@ def _lifts(candidates: Mapping[str, Candidate], fused: Mapping[str, float], sett
 
     An answer often shares no word with its question: it stands beside the sentence that does.
     """
-    places: dict[tuple[str, int], float] = {}
-    for key, row in candidates.items():
-        if row.thread and row.position is not None:
-            place = (row.thread, row.position)
-            places[place] = max(fused[key], places.get(place, 0.0))
-    steps = [step for step in range(-settings.smoothing_span, settings.smoothing_span + 1) if step]
     lifts = dict.fromkeys(candidates, 0.0)
+    if not settings.smoothing:
+        return lifts
+    threads: dict[str, dict[int, float]] = {}
     for key, row in candidates.items():
         if row.thread and row.position is not None:
-            around = sum(places.get((row.thread, row.position + step), 0.0) for step in steps)
+            places = threads.setdefault(row.thread, {})
+            places[row.position] = max(fused[key], places.get(row.position, 0.0))
+    steps = [step for step in range(-settings.smoothing_span, settings.smoothing_span + 1) if step]
+    for key, row in candidates.items():
+        if row.thread and row.position is not None and len(threads[row.thread]) > 1:
+            places = threads[row.thread]
+            around = 0.0
+            for step in steps:
+                around += places.get(row.position + step, 0.0)
             lifts[key] = settings.smoothing * around
     return lifts
 
@@ -280,8 +295,8 @@ def _recency(time_ms: int | None, now_ms: int, half_life_ms: int) -> float:
     return float(0.5 ** (max(0, now_ms - time_ms) / half_life_ms))
 
 
-def _score(signals: Signals, settings: Retrieval) -> float:
-    weights = (settings.recency_weight, settings.importance_weight, settings.relevance_weight)
-    total = sum(weights) or 1.0
-    values = (signals.recency, signals.importance, signals.relevance)
-    return sum(weight * value for weight, value in zip(weights, values, strict=True)) / total
+def _scale(settings: Retrieval) -> tuple[float, float, float]:
+    """The weights of relevance, recency and importance, so that they add up to 1."""
+    weights = (settings.relevance_weight, settings.recency_weight, settings.importance_weight)
+    total = sum(weights)
+    return (weights[0] / total, weights[1] / total, weights[2] / total) if total else (1.0, 0.0, 0.0)

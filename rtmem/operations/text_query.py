@@ -8,8 +8,9 @@ Two outputs: `stemmed` for the TEXT field (declare it NOSTEM, in an index with S
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -25,6 +26,7 @@ WORD_CHARACTERS_MAX: Final = 40
 # A run of letters, marks and digits, apostrophes inside; a character of a script without spaces stands alone.
 _ALONE: Final = r"[\p{Han}\p{Hiragana}\p{Katakana}]"
 _RUN: Final = rf"(?!{_ALONE})[\p{{L}}\p{{N}}](?:(?!{_ALONE})[\p{{L}}\p{{M}}\p{{N}}])*"
+_ASCII_WORD: Final = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")  # the same for most English texts, in a fifth of the time
 _WORD: Final = regex.compile(rf"{_ALONE}|{_RUN}(?:'{_RUN})*")
 _APOSTROPHES: Final = regex.compile("[\u2018\u2019\u02bc\uff07`´]")
 # Accents, but not the breve: й is a letter of its own, while ё is written е as often as not.
@@ -67,7 +69,7 @@ def stems(text: str, words_max: int) -> list[str]:
     If all of them say nothing ("who am I"), they are what is asked for. Of a long message the end counts: that is where
     its question is.
     """
-    words = list(_words(text))
+    words = _words(text)
     telling = [word for word in words if word not in STOP_WORDS] or words
     found = dict.fromkeys(_stem(word) for word in reversed(telling))
     return list(found)[:words_max][::-1]
@@ -100,15 +102,19 @@ def _repeats(params: tuple[tuple[str, str], ...]) -> int:
     return 2 if len(params) == 1 else 1
 
 
-def _words(text: str) -> Iterator[str]:
+def _words(text: str) -> list[str]:
     """Words in lower case, without accents, in the compatibility form of Unicode."""
-    text = unicodedata.normalize("NFKC", text).casefold()
-    if not text.isascii():
-        text = _APOSTROPHES.sub("'", text)
-        text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
-    for found in _WORD.finditer(text):
-        word = found[0].removesuffix("'s")[:WORD_CHARACTERS_MAX]
-        yield word if word in STOP_WORDS else word.replace("'", "")
+    if text.isascii():
+        found = _ASCII_WORD.findall(text.lower())
+    else:
+        text = _APOSTROPHES.sub("'", unicodedata.normalize("NFKC", text).casefold())
+        found = _WORD.findall(unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text))))
+    return [word if len(word) <= WORD_CHARACTERS_MAX and "'" not in word else _plain(word) for word in found]
+
+
+def _plain(word: str) -> str:
+    word = word.removesuffix("'s")[:WORD_CHARACTERS_MAX]
+    return word if word in STOP_WORDS else word.replace("'", "")
 
 
 @lru_cache(maxsize=32_768)  # 50 us a word in Python, and people use the same few thousand

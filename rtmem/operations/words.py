@@ -130,9 +130,7 @@ tooth teeth
 mouse mice
 goose geese
 wife wives
-life lives
 knife knives
-leaf leaves
 shelf shelves
 good better best
 bad worse worst

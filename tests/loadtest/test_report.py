@@ -68,6 +68,7 @@ async def report() -> Report:
             Verdict.of("aput 50 KB", target=1.3, measured=1.15, unit="x"),
             Verdict.of("growth", target=0.5, measured=0.7, unit="MB", best_other="1.4 MB"),
             Verdict.of("never ran", target=1.0, measured=None, unit="x"),
+            Verdict.at_least("recall", target=0.7, measured=0.6, unit=""),
         ],
     )
 
@@ -82,7 +83,7 @@ async def test_json_reads_back_as_the_same_report(report: Report, tmp_path: Path
     assert tree["seed"] == 42
     assert tree["machine"]["cores"] >= 1
     assert tree["experiments"][0]["rows"][1]["latency"]["p99_us"] > 0
-    assert [verdict["passed"] for verdict in tree["verdicts"]] == [True, False, False]
+    assert [verdict["passed"] for verdict in tree["verdicts"]] == [True, False, False, False]
 
 
 async def test_every_quantity_in_the_json_says_its_unit() -> None:
@@ -120,7 +121,18 @@ async def test_terminal_shows_ratios_verdicts_failures_and_how_to_repeat(report:
     show(report, Console(file=out, width=200))
 
     text = out.getvalue()
-    for piece in ("1.15", "9.00", "115 µs", "TypeError: no", "FAIL", "not measured", "<= 1.3 x", "seed 42", "redis "):
+    for piece in (
+        "1.15",
+        "9.00",
+        "115 µs",
+        "TypeError: no",
+        "FAIL",
+        "not measured",
+        "<= 1.3 x",
+        ">= 0.7",
+        "seed 42",
+        "redis ",
+    ):
         assert piece in text
 
 
