@@ -29,7 +29,7 @@ Moment: TypeAlias = datetime | int
 """A time: an aware datetime, or Unix time in milliseconds."""
 
 _INTEGER_BITS_MAX: Final = 1_024
-_TIME_MS_MAX: Final = 253_402_300_799_000  # the end of the year 9999
+_TIME_MS_MIN, _TIME_MS_MAX = -62_135_596_800_000, 253_402_300_799_000  # the years 1 to 9999
 
 
 def canonical(text: str) -> str:
@@ -46,7 +46,7 @@ def moment_ms(time: Moment | None, what: str) -> int | None:
         if time.tzinfo is None:
             raise InvalidRequestError(f"{what} is {time!r}, which is another moment in every time zone: give it tzinfo")
         return math.floor(time.timestamp() * 1_000)
-    if type(time) is not int or not 0 <= time <= _TIME_MS_MAX:
+    if type(time) is not int or not _TIME_MS_MIN <= time <= _TIME_MS_MAX:
         raise InvalidRequestError(f"{what} is {time!r}: an aware datetime, or Unix time in milliseconds")
     return time
 

@@ -159,8 +159,8 @@ def retrieve(
     lists = list(found.lists)
     by_text = [] if words is None else found.ranked(lists.pop(0), words.bm25)
     by_vector = [] if vector is None else found.ranked(lists.pop(0), lambda distance: 1.0 - distance)
-    if vector is None:
-        # Words make a third of what is likely; without meaning they are all there is to tell by.
+    if vector is None or not all(fact.embedded for fact in found.facts.values()):
+        # Words make a third of what is likely; where there is no meaning they are all there is to tell by.
         settings = msgspec.structs.replace(settings, confidence_min=settings.confidence_min / 3)
     ranked = retrieval.retrieve(
         question, by_text, by_vector, found.time_ms, settings, items_max=k, tokens_max=tokens_max
