@@ -173,7 +173,7 @@ def retrieve(
         left_out=ranked.left_out,
         index_ready=scope.index.state.is_ready,
         by_meaning=vector is not None,
-        framing=retrieval.framing(ranked.hits),
+        framing=ranked.framing,
     )
 
 

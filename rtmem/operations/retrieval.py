@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, Self
 
 import orjson
 
@@ -22,8 +23,8 @@ from rtmem.operations import text_query
 from rtmem.operations.pointer_previews import estimate_tokens
 from rtmem.settings import Retrieval
 
-_EVIDENCE_HITS: Final = 5
-"""Of so many hits of each list the words are looked at to tell whether anything is known."""
+_EVIDENCE_HITS: Final = 2
+"""Of the text list, so many are looked at for the words of the question; of five, AUC is .996 too, in twice the time."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS: Final = 253_402_300_799_000  # the end of the year 9999; dates end there
@@ -81,6 +82,7 @@ class Retrieved:
     confidence: float  # 0..1, that the answer is among what was found
     tokens: int  # about what `framing` of the hits costs
     left_out: int  # hits that were found and did not fit
+    framing: str  # of the hits, for the prompt
 
 
 def rank(text: Ranked, vector: Ranked, now_ms: int, settings: Retrieval, *, hits_max: int | None = None) -> list[Hit]:
@@ -88,43 +90,59 @@ def rank(text: Ranked, vector: Ranked, now_ms: int, settings: Retrieval, *, hits
 
     Under `fusion="rrf"` only the order within each list counts, under "linear" the distances too.
     """
-    texts, vectors = _best(text, settings.window), _best(vector, settings.window)
-    candidates = {row.id: row for row, _ in (*text, *vector) if row.id in texts or row.id in vectors}
-    brought = _by_rank if settings.fusion == "rrf" else _by_score
-    of_text, of_vector = brought(texts, settings), brought(vectors, settings)
-    alpha, sharpness = settings.vector_weight, settings.sharpness
-    fused = {
-        key: ((1 - alpha) * of_text.get(key, 0.0) + alpha * of_vector.get(key, 0.0)) ** sharpness for key in candidates
-    }
-    lifts = _lifts(candidates, fused, settings)
-    best = max((fused[key] + lifts[key] for key in candidates), default=0.0) or 1.0
-    weigh = _scale(settings)
-    scored = []
-    for key, row in candidates.items():
-        relevance = (fused[key] + lifts[key]) / best
-        recency = _recency(row.time_ms, now_ms, settings.half_life_ms)
-        importance = _NEUTRAL if row.importance is None else min(1.0, max(0.0, row.importance))
-        score = weigh[0] * relevance + weigh[1] * recency + weigh[2] * importance
-        scored.append((-score, key, relevance, recency, importance))
-    scored.sort()
-    # Only what is wanted gets its explanation: making 85 of them takes longer than all that is above.
-    return [
-        Hit(
-            candidates[key],
-            -negative,
-            Signals(
-                bm25=texts.get(key),
-                cosine=vectors.get(key),
-                text=of_text.get(key, 0.0),
-                vector=of_vector.get(key, 0.0),
-                neighbours=lifts[key] / best,
+    return list(islice(_Ranking.of(text, vector, now_ms, settings), hits_max))
+
+
+@dataclass(slots=True)
+class _Ranking:
+    """All places, and how each is explained. Explaining 85 takes longer than ranking them; most are never looked at."""
+
+    candidates: Mapping[str, Candidate]
+    texts: Mapping[str, float]
+    vectors: Mapping[str, float]
+    of_text: Mapping[str, float]
+    of_vector: Mapping[str, float]
+    lifts: Mapping[str, float]
+    best: float
+    places: list[tuple[float, str, float, float, float]]  # -score, id, relevance, recency, importance
+
+    @classmethod
+    def of(cls, text: Ranked, vector: Ranked, now_ms: int, settings: Retrieval) -> Self:
+        texts, vectors = _best(text, settings.window), _best(vector, settings.window)
+        candidates = {row.id: row for row, _ in (*text, *vector) if row.id in texts or row.id in vectors}
+        brought = _by_rank if settings.fusion == "rrf" else _by_score
+        of_text, of_vector = brought(texts, settings), brought(vectors, settings)
+        alpha, sharpness = settings.vector_weight, settings.sharpness
+        fused = {
+            key: ((1 - alpha) * of_text.get(key, 0.0) + alpha * of_vector.get(key, 0.0)) ** sharpness
+            for key in candidates
+        }
+        lifts = _lifts(candidates, fused, settings)
+        best = max((fused[key] + lifts[key] for key in candidates), default=0.0) or 1.0
+        of_relevance, of_recency, of_importance = _weights(settings)
+        places = []
+        for key, row in candidates.items():
+            relevance = (fused[key] + lifts[key]) / best
+            recency = _recency(row.time_ms, now_ms, settings.half_life_ms)
+            importance = _importance(row.importance)
+            score = of_relevance * relevance + of_recency * recency + of_importance * importance
+            places.append((-score, key, relevance, recency, importance))
+        places.sort()
+        return cls(candidates, texts, vectors, of_text, of_vector, lifts, best, places)
+
+    def __iter__(self) -> Iterator[Hit]:
+        for negative, key, relevance, recency, importance in self.places:
+            signals = Signals(
+                bm25=self.texts.get(key),
+                cosine=self.vectors.get(key),
+                text=self.of_text.get(key, 0.0),
+                vector=self.of_vector.get(key, 0.0),
+                neighbours=self.lifts[key] / self.best,
                 relevance=relevance,
                 recency=recency,
                 importance=importance,
-            ),
-        )
-        for negative, key, relevance, recency, importance in scored[:hits_max]
-    ]
+            )
+            yield Hit(self.candidates[key], -negative, signals)
 
 
 def confidence(question: str, text: Ranked, vector: Ranked, settings: Retrieval) -> float:
@@ -156,30 +174,34 @@ def retrieve(
         text, vector: what `text_query.query(question)` and a KNN of its vector found in one scope.
         items_max, tokens_max: instead of those of the settings; the tokens are those of `framing` of the hits.
     """
-    hits = rank(text, vector, now_ms, settings)
+    ranking = _Ranking.of(text, vector, now_ms, settings)
     sure = confidence(question, text, vector, settings)
-    if not hits or sure < settings.confidence_min:
-        return Retrieved((), known=False, confidence=sure, tokens=0, left_out=0)
-    kept = fitting(
-        hits,
+    if not ranking.places or sure < settings.confidence_min:
+        return Retrieved((), known=False, confidence=sure, tokens=0, left_out=0, framing=framing(()))
+    kept, block = _fitting(
+        ranking,
         settings.items_max if items_max is None else items_max,
         settings.tokens_max if tokens_max is None else tokens_max,
     )
-    return Retrieved(kept, True, sure, framing_tokens(kept), len(hits) - len(kept))
+    tokens = estimate_tokens("text", len(block.encode())) if kept else 0
+    return Retrieved(kept, True, sure, tokens, len(ranking.places) - len(kept), block)
 
 
-def fitting(hits: Sequence[Hit], items_max: int, tokens_max: int) -> tuple[Hit, ...]:
-    """The best hits whose framing stays within both bounds; one that is too long makes room for the next."""
+def _fitting(hits: Iterable[Hit], items_max: int, tokens_max: int) -> tuple[tuple[Hit, ...], str]:
+    """The best hits whose framing stays within both bounds, and that framing."""
     kept: list[Hit] = []
+    lines: list[str] = []
     size = len(_framed([]).encode())
-    for hit in hits:
-        if len(kept) == items_max:
-            break
-        longer = size + len(_entry(hit).encode()) + 1
+    for hit in hits if items_max else ():
+        line = _entry(hit)
+        longer = size + len(line.encode()) + 1
         if estimate_tokens("text", longer) <= tokens_max:
             kept.append(hit)
+            lines.append(line)
             size = longer
-    return tuple(kept)
+            if len(kept) == items_max:
+                break
+    return tuple(kept), _framed(lines) if kept else framing(())
 
 
 # For the prompt ------------------------------------------------------------------------------------------------------
@@ -203,11 +225,6 @@ def framing(hits: Sequence[Hit]) -> str:
     which `<` and line ends are escapes, so none can hold the end of the block or begin a line of its own.
     """
     return _framed([_entry(hit) for hit in hits] or [_NOTHING])
-
-
-def framing_tokens(hits: Sequence[Hit]) -> int:
-    """About what the framing of these hits costs."""
-    return estimate_tokens("text", len(framing(hits).encode()))
 
 
 def _framed(lines: Sequence[str]) -> str:
@@ -292,10 +309,16 @@ def _recency(time_ms: int | None, now_ms: int, half_life_ms: int) -> float:
     """Halves every `half_life_ms`; what lies in the future is new."""
     if time_ms is None:
         return _NEUTRAL
-    return float(0.5 ** (max(0, now_ms - time_ms) / half_life_ms))
+    return 1.0 if time_ms >= now_ms else float(0.5 ** ((now_ms - time_ms) / half_life_ms))
 
 
-def _scale(settings: Retrieval) -> tuple[float, float, float]:
+def _importance(given: float | None) -> float:
+    if given is None:
+        return _NEUTRAL
+    return given if 0.0 <= given <= 1.0 else float(given > 0)
+
+
+def _weights(settings: Retrieval) -> tuple[float, float, float]:
     """The weights of relevance, recency and importance, so that they add up to 1."""
     weights = (settings.relevance_weight, settings.recency_weight, settings.importance_weight)
     total = sum(weights)

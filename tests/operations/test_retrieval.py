@@ -18,9 +18,7 @@ from rtmem.operations.retrieval import (
     Hit,
     Ranked,
     confidence,
-    fitting,
     framing,
-    framing_tokens,
     rank,
     retrieve,
 )
@@ -228,7 +226,7 @@ def test_the_score_is_the_weighed_mean_of_what_it_is_explained_by() -> None:
 def test_an_empty_memory_is_an_answer() -> None:
     found = retrieve("who am I?", [], [], NOW_MS, PLAIN)
     assert (found.hits, found.known, found.confidence) == ((), False, 0.0)
-    assert "Nothing is known" in framing(found.hits)
+    assert "Nothing is known" in found.framing
 
 
 def test_what_is_far_from_the_question_is_not_given() -> None:
@@ -256,15 +254,16 @@ def test_neither_bound_is_ever_exceeded(text: Ranked, items_max: int, tokens_max
     found = retrieve("question", text, [], NOW_MS, PLAIN, items_max=items_max, tokens_max=tokens_max)
     assert len(found.hits) <= items_max
     if found.hits:
-        assert found.tokens == estimate_tokens("text", len(framing(found.hits).encode())) <= tokens_max
+        assert found.framing == framing(found.hits)
+        assert found.tokens == estimate_tokens("text", len(found.framing.encode())) <= tokens_max
     if found.known:
         assert found.left_out == len(rank(text, [], NOW_MS, PLAIN)) - len(found.hits)
 
 
 def test_one_that_is_too_long_makes_room_for_the_next() -> None:
     text = [(memory("long", text="x" * 9_000), 9.0), (memory("short", text="Ann lives in Oslo"), 8.0)]
-    kept = fitting(rank(text, [], NOW_MS, PLAIN), 10, 200)
-    assert [hit.candidate.id for hit in kept] == ["short"]
+    found = retrieve("Oslo", text, [], NOW_MS, PLAIN, items_max=10, tokens_max=200)
+    assert (order(list(found.hits)), found.left_out) == (["short"], 1)
 
 
 HOSTILE = [
@@ -301,7 +300,6 @@ def check_framed(texts: list[str]) -> None:
     read = [json.loads(note) for note in notes]
     assert [note["note"] for note in read] == [text.encode("utf-8", "replace").decode() for text in texts]
     assert {note["from"] for note in read} == {"2027-01-15"}
-    assert framing_tokens(hits) == estimate_tokens("text", len(block.encode()))
     assert not any(0xE0000 <= ord(character) < 0xE0080 or character in "\u202e\x7f" for character in block)
 
 
