@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import hypothesis
 import pytest
 import redis
 from redis.backoff import NoBackoff
@@ -20,6 +21,10 @@ from rtmem.server import binaries, directory, embedded, lock
 from rtmem.server.binaries import Binaries
 from rtmem.settings import Profile, Server
 from tests.crash.faults import build
+
+# No test may fail because the machine is busy: by default Hypothesis gives an example 200 ms.
+hypothesis.settings.register_profile("without deadline", deadline=None)
+hypothesis.settings.load_profile("without deadline")
 
 ServerFactory = Callable[..., embedded.Embedded]
 
