@@ -53,9 +53,13 @@ class Compute:
     driver lets other tasks have the loop every `YIELD_AFTER_US`. Answered with an empty list: the results are where
     the slices put them. Slices rather than a worker thread: decoding holds the GIL, so a thread would stall the loop
     just as long, and would share objects with it.
+
+    What is long and cannot be cut, but is Python that gives the GIL up every few milliseconds (an expression that is
+    evaluated), says `apart`: it runs in a thread then, and the loop goes on beside it.
     """
 
     slices: Iterator[None]
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

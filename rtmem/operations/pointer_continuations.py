@@ -39,12 +39,18 @@ def unpack(question: Sequence[object], continuation: str, count: int) -> tuple[i
     except (binascii.Error, ValueError):
         raw = b""
     positions = _positions(raw[_BOUND_BYTES:])
-    if raw[:_BOUND_BYTES] != _bound(question) or len(positions) != count or max(positions) > _POSITION_MAX:
-        raise QueryError(
-            "this continuation belongs to another question: pass it with the same pointer and arguments as the call "
-            "that gave it, or leave it out to begin anew"
-        )
+    # The first says where to go on; only of the others -1 means something.
+    if raw[:_BOUND_BYTES] != _bound(question) or len(positions) != count or not -1 < positions[0] <= _POSITION_MAX:
+        raise another_question()
     return tuple(positions)
+
+
+def another_question() -> QueryError:
+    """The error for a continuation that was given for something else, or made up."""
+    return QueryError(
+        "this continuation belongs to another question: pass it with the same pointer and arguments as the call "
+        "that gave it, or leave it out to begin anew"
+    )
 
 
 def _positions(raw: bytes) -> list[int]:

@@ -64,7 +64,7 @@ def slice_value(
         when the first 1,000 lines, items or rows are asked for.
     """
     pointer_id = id_of(pointer)
-    if unit not in _UNITS:
+    if unit not in tuple(_UNITS):  # by equality: what is asked for may have no hash
         raise QueryError(f"unit {cut_with_mark(str(unit), 40)!r}: use one of {', '.join(_UNITS)}")
     cut = _Cut(scope, pointer_id, unit, _whole("start", start), count, output_max(scope, characters_max))
     if count is not None:
@@ -224,9 +224,14 @@ class _Cut:
             (chunk,) = yield from opened.chunks([number])
             raw += chunk[byte_at - manifest.begin(number, 0) :] if not raw else chunk
             number += 1
-            if len(raw) >= 4 * self.characters_max or (0 <= left <= raw.count(b"\n")):
+            # More than the answer may have, whatever the characters: so the end of what is here, where a line goes on
+            # behind it, is never taken for the end of the line.
+            if len(raw) > 4 * self.characters_max or (0 <= left <= raw.count(b"\n")):
                 break
-        text = raw.decode("utf-8", "surrogatepass")
+        try:
+            text = raw.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise continuations.another_question() from None  # chunks are whole: it begins inside of a character
         ends = self._line_ends(text, left)
         whole = [end for end in ends if end <= self.characters_max]
         if whole:
@@ -269,7 +274,13 @@ class _Cut:
         for item in found:
             if left >= 0 and len(content) == left:
                 break
-            text = orjson.dumps(item, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+            try:
+                text = orjson.dumps(item, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+            except TypeError as exc:
+                raise QueryError(
+                    f"{self.unit} {at + len(content)} of pointer {opened.pointer.id} cannot be told as JSON ({exc}): "
+                    "read it as characters"
+                ) from exc
             if len(text) > room:
                 if not content:
                     excerpt = cut_with_mark(text, self.characters_max)
@@ -398,7 +409,7 @@ def search(
     )
     for batch in manifest.batches(first, manifest.chunks, scope.settings.batch_bytes):
         chunks = yield from opened.chunks(batch)
-        yield Compute(_feed(scan, batch, chunks, manifest.chunks - 1))
+        yield Compute(_feed(scan, batch, chunks, manifest.chunks - 1), apart=compiled.costly)
         if scan.full:
             break
     done = not scan.full
@@ -443,8 +454,15 @@ def select(
     start = continuations.unpack(question, continuation, 1)[0] if continuation else 0
     opened = yield from open_pointer(scope, pointer, prefetch=True)
     value = yield from whole_json(opened)
-    text = as_text(evaluate(parsed, value, scope.settings.compute_ms_max))
+    answers: list[str] = []
+    yield Compute(_evaluate(parsed, value, scope.settings.compute_ms_max, answers), apart=True)
+    text = answers[0]
     part = text[max(0, start) : start + answer_max]
     stop = start + len(part)
     more = continuations.pack(question, (stop,)) if stop < len(text) else ""
     return Selection(text=part, characters=len(text), start=start, continuation=more)
+
+
+def _evaluate(parsed: Any, value: Any, compute_ms_max: int, into: list[str]) -> Iterator[None]:
+    into.append(as_text(evaluate(parsed, value, compute_ms_max)))
+    yield

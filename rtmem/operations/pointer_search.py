@@ -24,6 +24,8 @@ MATCH_BYTES_MAX: Final = 4_096
 """A match of a regular expression that is longer than this is not found where it spans two chunks."""
 
 _PROGRAM_MAX: Final = 5_000  # instructions
+_COMPILED_BYTES_MAX: Final = 1024 * 1024  # so that compiling takes 50 ms at worst; with RE2's 8 MB it was 240 ms
+_SEARCH_BYTES_MAX: Final = 8 * 1024 * 1024  # of states it remembers: with less it begins anew for each byte
 _STEPS_MAX: Final = 1_000_000  # instructions times bytes of one slice: 10 to 50 ms at worst, 1 ms as a rule
 _WINDOW_BYTES: Final = 64 * 1024
 _CONTEXT_CHARACTERS: Final = 80  # on each side of a match, within its line
@@ -40,6 +42,11 @@ class Pattern:
     find: Find
     overlap_bytes: int  # how far behind the end of a slice a match that begins in it may reach
     window_bytes: int
+
+    @property
+    def costly(self) -> bool:
+        """Whether a slice may take tens of milliseconds: RE2 works without the GIL, so a thread keeps the loop free."""
+        return self.window_bytes < _WINDOW_BYTES // 4
 
 
 def compile_pattern(pattern: str, *, regex: bool, ignore_case: bool) -> Pattern:
@@ -67,6 +74,9 @@ def _compile_regex(pattern: str, ignore_case: bool) -> Pattern:
     options.log_errors = False
     options.never_capture = True
     try:
+        # Once to see that it is not too large, and then with room for the states of the search: a program of more
+        # than 5,000 instructions has no second time.
+        options.max_mem = _COMPILED_BYTES_MAX
         compiled: Any = re2.compile(f"(?m:{pattern})", options)
     except (re2.error, UnicodeError) as exc:
         reason = exc.args[0].decode() if exc.args and type(exc.args[0]) is bytes else str(exc)
@@ -77,6 +87,8 @@ def _compile_regex(pattern: str, ignore_case: bool) -> Pattern:
         raise QueryError(
             f"the pattern has {compiled.programsize} steps, at most {_PROGRAM_MAX} are allowed: use smaller repeats"
         )
+    options.max_mem = _SEARCH_BYTES_MAX
+    compiled = re2.compile(f"(?m:{pattern})", options)
     if compiled.fullmatch(b"") is not None:
         raise QueryError("the pattern also matches nothing at all, and so everywhere: use + instead of *, or add text")
 
@@ -111,11 +123,11 @@ class Scan:
         self.buffer += chunk
         end = len(self.buffer)
         stop = end if last else end - self.pattern.overlap_bytes - 4 * _CONTEXT_CHARACTERS
-        at = self.position - self.buffer_start
+        at = self._character_at(self.position - self.buffer_start)
         while at < stop and not self.full:
             began = time.thread_time()
             till = min(at + self.pattern.window_bytes, stop)
-            at = self._look(at, till, began)
+            at = self._look(at, self._character_at(till), began)
             self.position = self.buffer_start + at
             self._spent_s += time.thread_time() - began
             if self._spent_s * 1000 >= self.compute_ms_max and not (last and at >= stop):
@@ -131,17 +143,18 @@ class Scan:
             if found is None or found[0] >= till:
                 return till
             start, end = found
+            start = self._character_at(start)  # \C, and what is no UTF-8, may match inside of one
             if end > start and not self._note(start, end):
                 self.full = True
                 return start
-            at = max(end, self._next_character(start))
+            at = self._character_at(max(end, start + 1))
             if time.thread_time() > deadline:
                 self.full = True
                 return at
         return at
 
-    def _next_character(self, at: int) -> int:
-        at += 1
+    def _character_at(self, at: int) -> int:
+        """Where the first character begins from here on: an answer goes on, and counts, from whole ones."""
         while at < len(self.buffer) and self.buffer[at] & 0xC0 == 0x80:
             at += 1
         return at
@@ -187,8 +200,7 @@ class Scan:
         """Drop what no match and no excerpt needs any more."""
         keep = max(0, min(at, len(self.buffer)) - 4 * _CONTEXT_CHARACTERS - 4)
         if keep > _WINDOW_BYTES // 2:
-            while keep < len(self.buffer) and self.buffer[keep] & 0xC0 == 0x80:
-                keep += 1
+            keep = self._character_at(keep)
             self._count(max(self._counted, keep))
             self.buffer = self.buffer[keep:]
             self.buffer_start += keep

@@ -290,6 +290,18 @@ async def test_long_computing_lets_others_have_the_loop(redis_url: str) -> None:
     assert turns > 5
 
 
+async def test_what_is_computed_apart_does_not_hold_the_loop_at_all(redis_url: str) -> None:
+    heard = threading.Event()
+
+    def blocked() -> Iterator[None]:
+        assert heard.wait(30), "the loop did nothing meanwhile"
+        yield
+
+    async with connected(redis_url) as driver:
+        asyncio.get_running_loop().call_soon(heard.set)
+        assert await driver.answer(Compute(blocked(), apart=True)) == []
+
+
 _MANY_LOOPS = """
 import asyncio, gc, sys, uvloop
 from rtmem.drivers import AsyncDriver

@@ -54,6 +54,29 @@ def test_a_scan_that_is_over_its_time_stops_where_it_can_go_on() -> None:
     assert 0 < first.position < len(text)
 
 
+@pytest.mark.parametrize(
+    "text", ["漢é" * 100_000, "🙂" * 100_000, "a漢" * 100_000], ids=["2 and 3 bytes", "4", "1 and 3"]
+)
+def test_a_scan_stops_between_two_characters(text: str) -> None:
+    raw = text.encode()
+    for pattern in ("nowhere", "(a|b|c){90}"):
+        found = scan(text, compile_pattern(pattern, regex=True, ignore_case=True), [], compute_ms_max=0)
+        assert 0 < found.position < len(raw)
+        assert found.characters_before(found.position) == len(raw[: found.position].decode())
+
+
+def test_a_pattern_of_bytes_finds_whole_characters() -> None:
+    found = scan("é漢🙂b" * 100, compile_pattern(r"\Cb", regex=True, ignore_case=False), [7, 150])
+    assert all(match.match.startswith("b") for match in found.matches)
+    assert len(scan("é漢" * 10, compile_pattern(r"\C", regex=True, ignore_case=False), []).matches) == 20
+
+
+@pytest.mark.parametrize("pattern", [r"(\pL\PN){300}", r"[^\pL]{300}", r"\pL" * 330])
+def test_a_pattern_that_takes_long_to_compile_is_refused_before_it_does(pattern: str) -> None:
+    with pytest.raises(QueryError, match="too large"):
+        compile_pattern(pattern, regex=True, ignore_case=False)
+
+
 def test_a_large_program_covers_less_text_at_once() -> None:
     small = compile_pattern("a", regex=True, ignore_case=False)
     large = compile_pattern("(a|b|c){300}", regex=True, ignore_case=False)

@@ -45,6 +45,21 @@ def test_no_time_at_all_is_a_limit() -> None:
         evaluate(compile_expression("[].[@][].[@][]"), list(range(1_000)), 0)
 
 
+def test_every_function_looks_at_the_clock_first() -> None:
+    for expression in ("sort(@)", "@[::2]", "[]"):
+        with pytest.raises(QueryLimitError, match="takes over 0 ms"):
+            evaluate(compile_expression(expression), [3, 1, 2], 0)
+
+
+@pytest.mark.parametrize("function", ["sort(@)", "sort_by(@, &@)", "max(@)", "sum(@)", "join(',', @)", "avg(@)"])
+def test_a_function_that_walks_through_a_list_is_given_no_longer_one_than_it_has_time_for(function: str) -> None:
+    with pytest.raises(QueryLimitError, match="would work through more than"):
+        evaluate(compile_expression(function), [1] * 500_001, 10_000)
+    with pytest.raises(QueryLimitError, match="would work through more than"):
+        evaluate(compile_expression(f"merge({', '.join(['@'] * 100)})"), dict.fromkeys(map(str, range(6_000))), 10_000)
+    assert evaluate(compile_expression("length(@)"), [1] * 500_001, 10_000) == 500_001
+
+
 def test_few_lists_that_mean_much_are_counted_as_written_out() -> None:
     value: list[object] = ["x"]
     for _ in range(60):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from rtmem import settings as all_settings
 from rtmem.errors import QueryError, QueryLimitError, RtmemError, TooLargeError
+from rtmem.operations import pointer_continuations as continuations
 from rtmem.pointers import Pointers
 from rtmem.records import Matches, Slice
 from tests.pointers.colours import SMALL, Caller, Wire, World
@@ -29,6 +30,8 @@ TEXTS = {
     "short": "ab\n\ncd",
     "empty": "",
     "line ends": "\n" * 2_500,
+    # Characters of four bytes, in chunks that end where an answer of 512 or 256 of them would.
+    "wide": "🙂" * 1_536 + "\nend of it",
 }
 RECORDS = [{"id": number, "name": f"row {number}", "tags": ["a"] * (number % 3)} for number in range(500)]
 OBJECT = {f"key {number}": {"n": number} for number in range(500)}
@@ -61,7 +64,7 @@ def bounded(answer: Any) -> bool:
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize("unit", ["characters", "lines", "bytes"])
-@pytest.mark.parametrize("characters_max", [97, 3_000])
+@pytest.mark.parametrize("characters_max", [97, 256, 512, 3_000])
 def test_slices_that_follow_each_other_are_the_whole(ann: Caller, text: str, unit: Any, characters_max: int) -> None:
     pointer = ann.offload(text)
     answers = everything(lambda more: ann.slice(pointer, unit, characters_max=characters_max, continuation=more))
@@ -193,8 +196,46 @@ def test_a_continuation_fits_its_own_question_only(ann: Caller) -> None:
             ann.slice(pointer_, unit, start, count, continuation=continuation)
     with pytest.raises(QueryError):
         ann.search(pointer, "other", continuation=found)
-    with pytest.raises(QueryError):
-        ann.list(continuation="nonsense")
+    for nonsense in ("nonsense", 5, None, b""):
+        with pytest.raises(QueryError):
+            ann.list(continuation=nonsense)
+
+
+@given(
+    positions=st.lists(
+        st.one_of(st.integers(-1, 9_000), st.sampled_from([2**53, 2**53 + 1, 2**60])), min_size=3, max_size=3
+    )
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_continuation_that_was_made_up_is_answered_within_bounds_or_refused(
+    fuzzed: Any, positions: list[int]
+) -> None:
+    pointers, ids = fuzzed
+    units = [(1, unit) for unit in ("characters", "lines", "bytes")] + [(3, "items"), (5, "bytes")]
+    for which, unit in units:
+        made_up = continuations.pack(("slice", ids[which], unit, 0, None), positions)
+        answer = outcome(
+            lambda which=which, unit=unit, made_up=made_up: pointers.slice(  # type: ignore[misc]
+                ids[which], unit, continuation=made_up, characters_max=50
+            )
+        )
+        assert isinstance(answer, QueryError) or len(answer.content) <= 50
+    for pattern, regex in (("м", False), ("[аи]", True)):
+        made_up = continuations.pack(("search", ids[1], pattern, regex, False), positions[:1])
+        answer = outcome(
+            lambda pattern=pattern, regex=regex, made_up=made_up: pointers.search(  # type: ignore[misc]
+                ids[1], pattern, regex=regex, continuation=made_up
+            )
+        )
+        assert bounded(answer)
+        assert isinstance(answer, QueryError) or all(match.match for match in answer.matches)
+
+
+def test_an_item_that_is_nested_too_deep_for_json_is_told_how_to_be_read(ann: Caller) -> None:
+    pointer = ann.offload("[1, " + "[" * 600 + "]" * 600 + "]")
+    assert ann.slice(pointer, "items", 0, 1).content == [1]
+    with pytest.raises(QueryError, match=r"items 1 of .* read it as characters"):
+        ann.slice(pointer, "items", 1)
 
 
 def test_round_trips_are_as_promised(ann: Caller, world: World) -> None:
