@@ -20,6 +20,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from xxhash import xxh3_128_digest
 
 from rtmem.errors import CorruptRecordError, InvalidRequestError, ModuleMissingError, TooLargeError
+from rtmem.operations.pointer_fidelity import difference
 from rtmem.operations.serde import Serde
 from rtmem.records import PointerKind
 
@@ -83,6 +84,8 @@ class Encoded(msgspec.Struct):
         Raises:
             TooLargeError: above value_bytes_max. InvalidRequestError: nothing can store this value.
         """
+        if type(self.value) is memoryview:
+            self.value = _flat(self.value)
         parts = (yield from _json_items(self.value)) if type(self.value) in _JSON_TYPES else None
         self.kind, pieces = _pieces(self.value, parts, self.chunk_bytes)
         self.media_type = self.media_type or _media_type(self.kind, self.value)
@@ -149,6 +152,11 @@ def _pieces(value: Any, items: list[bytes] | None, chunk_bytes: int) -> tuple[Po
         if table is not None:
             return "dataframe", _cut_table(table, chunk_bytes)
     return "object", _cut_bytes(_object_bytes(value), chunk_bytes)
+
+
+def _flat(view: memoryview) -> bytes | memoryview:
+    """A view as bytes that can be cut and hashed as they lie there, without a copy where it is that already."""
+    return view if view.format == "B" and view.ndim == 1 and view.c_contiguous else view.tobytes()
 
 
 def _is_a(value: Any, module: str, name: str) -> bool:
@@ -283,7 +291,8 @@ def _arrow_of(frame: Any) -> Any:
         back = table.to_pandas()
     except (pyarrow.ArrowException, TypeError, ValueError):
         return None
-    same = back.dtypes.equals(frame.dtypes) and back.index.dtype == frame.index.dtype and back.equals(frame)
+    same = back.dtypes.equals(frame.dtypes) and back.index.dtype == frame.index.dtype and back.attrs == frame.attrs
+    same = same and back.equals(frame)
     return table if same else None
 
 
@@ -325,12 +334,16 @@ _serde: Final = Serde(JsonPlusSerializer(), 0)
 
 def _object_bytes(value: Any) -> bytes:
     try:
-        return _serde.dumps(value)
+        raw = _serde.dumps(value)
+        problem: object = difference(value, _serde.loads(raw))
+        if not problem:
+            return raw
     except (TypeError, ValueError, ormsgpack.MsgpackEncodeError) as exc:
-        raise InvalidRequestError(
-            f"a value of type {type(value).__name__} cannot be stored ({exc}): pass text, bytes, JSON, a table or what "
-            "LangGraph can keep in a checkpoint"
-        ) from exc
+        problem = exc
+    raise InvalidRequestError(
+        f"a value of type {type(value).__name__} cannot be stored ({problem}): pass text, bytes, JSON, a table or what "
+        "LangGraph can keep in a checkpoint"
+    )
 
 
 # Back ----------------------------------------------------------------------------------------------------------------

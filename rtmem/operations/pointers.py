@@ -28,7 +28,7 @@ from rtmem.errors import (
 from rtmem.keys import LAYOUT_VERSION, Keys, PointerKeys, check_id, escape
 from rtmem.operations.functions import call, call_with
 from rtmem.operations.pointer_chunks import Manifest, Record, corrupt, pack_manifest
-from rtmem.operations.pointer_previews import cut, estimate_tokens, preview, printable
+from rtmem.operations.pointer_previews import cut, cut_with_mark, estimate_tokens, preview, printable
 from rtmem.operations.pointer_values import Encoded, decode, decode_slices
 from rtmem.records import Pointer, PointerPage, PointerUsage
 from rtmem.steps import Argument, Batch, Command, Compute, Steps
@@ -41,6 +41,9 @@ _BASE32: Final = b"abcdefghijklmnopqrstuvwxyz234567" * 8  # for each of 256 byte
 _NAME_CHARACTERS_MAX: Final = 200
 _AT_ONCE_MAX: Final = 64 * 1024  # characters or bytes that are encoded in well under a millisecond
 _ATTEMPTS_MAX: Final = 5
+_TTL_MS_MAX: Final = 100 * 365 * 86_400_000  # a century: all times stay whole numbers in a double, as Lua has them
+_TOKEN: Final = r"[\w!#$%&'*+.^`|~-]+"  # RFC 9110
+_MEDIA_TYPE: Final = re.compile(rf"(?=.{{1,200}}$){_TOKEN}/{_TOKEN}( *;[ -~]*)?", re.ASCII)
 _PAGE_MAX: Final = 100
 _encode_info: Final = msgspec.msgpack.Encoder().encode
 _decode_info: Final = msgspec.msgpack.Decoder(Pointer).decode
@@ -124,13 +127,20 @@ def offload(
         per batch; an equal value that is there already is not sent again (2).
     """
     settings = scope.settings
-    if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms < 1):
-        raise InvalidRequestError(f"ttl_ms is {ttl_ms!r}: milliseconds above 0, or None")
-    lifetime_ms = ttl_ms if ttl_ms is not None else settings.ttl_ms if thread_id is None else 0
+    if ttl_ms is not None and (type(ttl_ms) is not int or not 0 < ttl_ms <= _TTL_MS_MAX):
+        raise InvalidRequestError(f"ttl_ms is {_shown(ttl_ms)}: from 1 to {_TTL_MS_MAX} milliseconds, or None")
+    if type(name or "") is not str:
+        raise InvalidRequestError(f"name is {_shown(name)}: text, or None")
+    if media_type and not (type(media_type) is str and _MEDIA_TYPE.fullmatch(media_type)):
+        # It is told to models, and is a header where the gateway gives the value out.
+        raise InvalidRequestError(
+            f"media_type is {_shown(media_type)}: one such as 'text/csv', of at most 200 characters"
+        )
+    lifetime_ms = ttl_ms if ttl_ms is not None else min(settings.ttl_ms, _TTL_MS_MAX) if thread_id is None else 0
     holder = "" if thread_id is None else holder_of(thread_id)
     encoded = Encoded(
         value,
-        printable(cut(media_type or "", _NAME_CHARACTERS_MAX)),
+        media_type or "",
         settings.chunk_bytes,
         settings.compress_bytes_min,
         settings.value_bytes_max,
@@ -142,6 +152,10 @@ def offload(
         yield Compute(encoded.fill())
     told = _describe(encoded, printable(cut(name or "", _NAME_CHARACTERS_MAX)), settings.preview_characters_max)
     return (yield from store(scope, told, encoded, lifetime_ms=lifetime_ms, holder=holder))
+
+
+def _shown(given: object) -> str:
+    return cut_with_mark(repr(given), 40) if isinstance(given, (str, float)) else f"<{type(given).__name__}>"
 
 
 def store(
@@ -403,7 +417,9 @@ def list_page(
     if type(limit) is not int or not 1 <= limit <= _PAGE_MAX:
         raise InvalidRequestError(f"limit is {limit!r}: from 1 to {_PAGE_MAX} pointers a page")
     thread = "" if thread_id is None else holder_of(thread_id)[1:]
-    if continuation and not re.fullmatch(r"(\d{13})?m[cp]_[a-z2-7]{26}", continuation):
+    if continuation != "" and not (
+        type(continuation) is str and re.fullmatch(r"([0-9]{13})?m[cp]_[a-z2-7]{26}", continuation)
+    ):
         raise QueryError("this continuation is none of `list`: leave it out to begin anew")
     reply = yield from call(
         "rtmem_v1_pointers_list",

@@ -50,7 +50,7 @@ SHAPES = {
     "aof_watch",
     *("words", "serde", "fingerprints", "messages", "replies", "expiry", "clones"),
     *("memory_items", "memory_filters", "fact_items"),
-    *("pointer_values", "pointer_chunks", "pointer_previews", "pointer_continuations"),
+    *("pointer_values", "pointer_chunks", "pointer_previews", "pointer_continuations", "pointer_fidelity"),
 }
 
 IO_LIBRARIES = {"redis", "socket", "asyncio", "anyio", "subprocess", "selectors", "httpx", "websockets"}

@@ -108,10 +108,70 @@ def test_a_data_frame_comes_back_as_a_data_frame(ann: Caller, frame: pandas.Data
     pandas.testing.assert_frame_equal(ann.resolve(ann.offload(frame)), frame)
 
 
-def test_what_nothing_can_store_is_refused_by_its_type(ann: Caller) -> None:
-    with pytest.raises(InvalidRequestError, match="type generator cannot be stored"):
-        ann.offload(character for character in "abc")
+@pytest.mark.parametrize(
+    "view",
+    [memoryview(b"abcdef"), memoryview(b"abcdef")[::2], memoryview(numpy.arange(5_000, dtype="<i4")), memoryview(b"")],
+    ids=["plain", "with gaps", "of numbers", "empty"],
+)
+def test_any_view_of_bytes_comes_back_as_its_bytes(ann: Caller, view: memoryview) -> None:
+    assert ann.resolve(ann.offload(view)) == view.tobytes()
+
+
+def with_attrs() -> pandas.DataFrame:
+    frame = pandas.DataFrame({"n": [1]})
+    frame.attrs = {"units": {"cm"}}
+    return frame
+
+
+NOT_KEPT: dict[str, Any] = {
+    "generator": (character for character in "abc"),
+    "an array of objects, which LangGraph gives back as None": numpy.array([1, "a", None], dtype=object),
+    "an array of records, without their names": numpy.array([(1, 2.0)], dtype=[("a", "<i4"), ("b", "<f8")]),
+    "the same inside of a list": [1, {"grid": numpy.array([None], dtype=object)}],
+    "half a surrogate pair in JSON, as a question mark": ["\ud800", 1],
+    "an error, as its text": {"error": ValueError("no")},
+    "an integer of 65 bits": [2**64],
+    "a list that holds itself": (lambda found: found.append(found) or found)([]),
+}
+
+
+@pytest.mark.parametrize("value", NOT_KEPT.values(), ids=NOT_KEPT)
+def test_what_would_not_come_back_as_it_was_is_refused(ann: Caller, value: Any) -> None:
+    with pytest.raises(InvalidRequestError, match=f"type {type(value).__name__} cannot be stored"):
+        ann.offload(value)
     assert ann.usage().pointers == 0
+
+
+@pytest.mark.filterwarnings("ignore:Could not serialize pd.DataFrame.attrs")
+def test_a_frame_whose_attributes_arrow_would_drop_is_refused(ann: Caller) -> None:
+    with pytest.raises(InvalidRequestError, match="type DataFrame cannot be stored"):
+        ann.offload(with_attrs())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"ttl_ms": number} for number in (0, -1, 1.5, "5", True, 2**53, 2**63, 10**400)),
+        *(
+            {"media_type": given}
+            for given in (5, "text", "text/csv\r\nSet-Cookie: a=b", "text/ж", "a/" + "x" * 200, "/")
+        ),
+        {"name": 5},
+    ],
+    ids=lambda wrong: repr(wrong)[:40],
+)
+def test_options_that_make_no_sense_are_refused_and_nothing_is_stored(ann: Caller, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError, match=next(iter(wrong))):
+        ann.offload("value", **wrong)
+    assert ann.usage().pointers == 0
+    assert ann.list().pointers == ()
+
+
+def test_a_century_and_a_parameter_of_a_media_type_are_taken(ann: Caller) -> None:
+    pointer = ann.offload("value", ttl_ms=100 * 365 * 86_400_000, media_type="text/csv; header=present", name="\ud800")
+    assert ann.describe(pointer.id) == pointer
+    assert pointer.expires_at_ms > pointer.created_at_ms
+    assert (pointer.media_type, pointer.name) == ("text/csv; header=present", "?")
 
 
 def test_compressed_values_come_back_and_take_less(world: World) -> None:

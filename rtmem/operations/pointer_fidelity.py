@@ -1,0 +1,37 @@
+"""Whether a value comes back as what it was, where LangGraph's serialiser stores it.
+
+That one is lenient: an array of objects comes back as None, a pandas Timestamp as its text, half a surrogate pair as a
+question mark, a class that it may not restore as a dict. A checkpoint must go on with what there is; whoever offloads a
+value is told at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+_NOTHING: Final = object()
+
+
+def difference(value: Any, back: Any) -> str:
+    """What of `value` did not come back, in words; "" if all of it did.
+
+    Tuples may be lists, and subclasses what they are subclasses of: so it is with every checkpoint. Of objects only the
+    type is compared.
+    """
+    waiting = [(value, back)]
+    while waiting:
+        value, back = waiting.pop()
+        if isinstance(value, dict) and isinstance(back, dict):
+            waiting += [(item, back.get(name, _NOTHING)) for name, item in value.items()]
+            same = len(value) == len(back)
+        elif isinstance(value, (list, tuple)) and isinstance(back, (list, tuple)):
+            waiting += zip(value, back, strict=False)
+            same = len(value) == len(back)
+        elif isinstance(value, (str, bytes, int, set, frozenset)):
+            same = bool(value == back)
+        else:
+            same = isinstance(value, type(back)) and getattr(value, "dtype", 0) == getattr(back, "dtype", 0)
+        if not same:
+            kind = "nothing" if back is _NOTHING or back is None else f"another {type(back).__name__}"
+            return f"a {type(value).__name__} would come back as {kind}"
+    return ""
