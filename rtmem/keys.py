@@ -19,6 +19,7 @@ Function may touch them all, also in a Cluster.
     rtmem:m:{<id>}:<n>               hash     one more vector of that item
     rtmem:m:{mf_<id>}                hash     a fact (lua/facts_v1.lua)
     rtmem:memory                     hash     which embedder the vectors are of; also the name that leads to the index
+    rtmem:memory:again               set      what a reindex has to embed once more (lua/reindex_v1.lua)
     rtmem:threads:alice              zset     thread_ids of a principal; derived, can be rebuilt
     rtmem:run:alice/<run_id>         set      thread_ids that a run has written to; derived
     rtmem:sweeper                    string   which process frees pointers for the moment, expires

@@ -46,6 +46,7 @@ _BY_CODE: dict[str, tuple[type[RtmemError], str]] = {
         errors.EmbedderMismatchError,
         "open the store with that embedder, or embed everything anew with `rtmem memory reindex`",
     ),
+    "RTMEM_REINDEX": (errors.StaleWriterError, "run `rtmem memory reindex` again if it is still wanted"),
     "RTMEM_CORRUPT": (errors.CorruptRecordError, "run `rtmem doctor threads` for the details"),
 }
 

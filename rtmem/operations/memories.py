@@ -30,6 +30,7 @@ from rtmem.operations.memory_items import (
     BARE,
     SEPARATOR,
     UNEMBEDDED,
+    WHOLE,
     encode_key,
     read_item,
     read_paths,
@@ -244,6 +245,8 @@ def _put(scope: MemoryScope, draft: _Draft) -> Command:
     own += ["k", encode_key(op.key), "v", draft.value]
     if isinstance(op.index, list | tuple):
         own += ["ix", write_paths(op.index)]
+    elif draft.texts and scope.fields != (WHOLE,):
+        own += ["ix", write_paths(scope.fields)]  # a reindex does not know how this store was opened
     if not draft.vectors:
         own += ["mark", BARE if draft.vectors is not None else f"{BARE}{SEPARATOR}{UNEMBEDDED}"]
     vectors = draft.vectors or []

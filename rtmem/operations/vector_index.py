@@ -13,7 +13,7 @@ better one switches it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -140,6 +140,26 @@ def _field_words(made: IndexSchema) -> list[tuple[str, list[Argument]]]:
     ]
 
 
+def _create_words(index: Index, fields: Sequence[tuple[str, list[Argument]]]) -> list[Argument]:
+    words: list[Argument] = ["ON", "HASH", "PREFIX", 1, index.keys.memories, "STOPWORDS", 0, "SCHEMA"]
+    for _, each in fields:
+        words += each
+    return words
+
+
+def create_words(index: Index, beside: Iterable[tuple[str, str, str]]) -> list[Argument]:
+    """What follows the name in FT.CREATE.
+
+    Args:
+        beside: name, type and algorithm of fields that another index has: numbers that other stores ask for are taken
+            over.
+    """
+    fields = _field_words(schema(index, index.alias))
+    known = {name for name, _ in fields}
+    fields += [(name, [name, "NUMERIC"]) for name, kind, _ in beside if kind == "NUMERIC" and name not in known]
+    return _create_words(index, fields)
+
+
 def setup(index: Index) -> Steps[bool]:
     """Make the index if there is none, add what it lacks for this store, and learn whether it is ready.
 
@@ -154,9 +174,7 @@ def setup(index: Index) -> Steps[bool]:
     name = f"{index.alias}:1"
     made = schema(index, name)
     fields = _field_words(made)
-    create: list[Argument] = ["ON", "HASH", "PREFIX", 1, index.keys.memories, "STOPWORDS", 0, "SCHEMA"]
-    for _, words in fields:
-        create += words
+    create = _create_words(index, fields)
     args: list[Argument] = [name, index.fingerprint, index.dims, len(create), *create]
     for field_name, words in fields:
         args += [field_name, len(words), *words]

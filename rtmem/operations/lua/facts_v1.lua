@@ -50,9 +50,10 @@ local function set_fields(key, fields)
   for n = 1, #fields, 4000 do redis.call('HSET', key, unpack(fields, n, math.min(n + 3999, #fields))) end
 end
 
--- As in memories_v1.lua: the first to bring vectors decides whose the index has.
+-- As in memories_v1.lua: the first to bring vectors decides whose the index has. Replies whether the index is known to
+-- be there, and of another one that is being made the fingerprint, or nil (reindex_v1.lua).
 local function check_embedder(meta, fingerprint, dims)
-  local found = redis.call('HMGET', meta, 'fingerprint', 'index', 'dims')
+  local found = redis.call('HMGET', meta, 'fingerprint', 'index', 'dims', 'next_fingerprint')
   if fingerprint ~= '' then
     if not found[1] then
       if dims then redis.call('HSET', meta, 'fingerprint', fingerprint, 'dims', dims) end
@@ -61,7 +62,7 @@ local function check_embedder(meta, fingerprint, dims)
         ' dimensions), not of ' .. fingerprint})
     end
   end
-  return found[2] and 1 or 0
+  return found[2] and 1 or 0, found[4] and found[4] ~= fingerprint and found[4] or nil
 end
 
 -- The fact as Python reads it: its id, then READ; false where nothing is.
@@ -133,6 +134,10 @@ local function store(keys, id, draft, us, old, from, prev)
   if draft.vector ~= '' then
     set(draft.field, draft.vector)
     if old then redis.call('HDEL', key, 'mark') end
+    if draft.remade then
+      redis.call('HDEL', key, 'vector_' .. draft.remade)
+      redis.call('SADD', keys[1] .. ':again', key)
+    end
   elseif not old then
     set('mark', draft.mark)
   end
@@ -167,7 +172,8 @@ local function is_empty(from, to) return to and from >= to end
 -- Replies as `done`; {'interval'} it would be valid at no time
 local function write(keys, argv)
   local draft = open_draft(argv, 1)
-  local indexed = check_embedder(keys[1], draft.fingerprint, draft.dims)
+  local indexed
+  indexed, draft.remade = check_embedder(keys[1], draft.fingerprint, draft.dims)
   local us = now_us()
   local ms = math.floor(us / 1000)
   local old, n = latest(keys, draft.base)
@@ -196,7 +202,8 @@ end
 -- Replies as write; {'none'} there is no such fact; {'conflict', id or ''} it has ended already, superseded by this one
 local function update(keys, argv)
   local draft, reason = open_draft(argv, 3), argv[2]
-  local indexed = check_embedder(keys[1], draft.fingerprint, draft.dims)
+  local indexed
+  indexed, draft.remade = check_embedder(keys[1], draft.fingerprint, draft.dims)
   local us = now_us()
   local ms = math.floor(us / 1000)
   local old = look(keys, argv[1])

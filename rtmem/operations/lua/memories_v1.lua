@@ -21,6 +21,7 @@
 --   HASH  rtmem:memory
 --     fingerprint, dims   whose vectors the index holds
 --     index               its name; the alias `rtmem:memory` leads to it
+--     next...             of an index that is being made: reindex_v1.lua
 --
 -- An item ends with its key, by PEXPIRE: that costs an index nothing, while any HSET of an indexed hash inserts its
 -- vector anew (2.3 ms with HNSW). The index may still name an item whose time is over, so whoever searches looks at the
@@ -53,16 +54,17 @@ local function drop(key, u)
   for n = 1, sides do redis.call('DEL', key .. ':' .. n) end
 end
 
--- The first to bring vectors decides whose the index has. Replies whether the index is known to be there.
+-- The first to bring vectors decides whose the index has. Replies whether the index is known to be there, and whether
+-- another embedder's is being made (reindex_v1.lua).
 local function check_embedder(meta, fingerprint, dims)
-  local found = redis.call('HMGET', meta, 'fingerprint', 'index', 'dims')
+  local found = redis.call('HMGET', meta, 'fingerprint', 'index', 'dims', 'next_fingerprint')
   if not found[1] then
     if dims then redis.call('HSET', meta, 'fingerprint', fingerprint, 'dims', dims) end
   elseif found[1] ~= fingerprint then
     error({err = 'RTMEM_EMBEDDER this memory holds vectors of embedder ' .. found[1] .. ' (' .. found[3] ..
       ' dimensions), not of ' .. fingerprint})
   end
-  return found[2] and 1 or 0
+  return found[2] and 1 or 0, found[4] and found[4] ~= fingerprint
 end
 
 -- Writing -------------------------------------------------------------------
@@ -81,7 +83,8 @@ end
 -- Replies {created, 1 if the index is there}
 local function put(keys, argv)
   local key, ttl_ms, count = keys[1], tonumber(argv[4]), tonumber(argv[5])
-  local indexed = keys[2] and check_embedder(keys[2], argv[2], argv[3]) or 1
+  local indexed, remade = 1, false
+  if keys[2] then indexed, remade = check_embedder(keys[2], argv[2], argv[3]) end
   local old = redis.call('HMGET', key, 'created', 'u')
   if old[2] then drop(key, old[2]) end
   local now = now_us()
@@ -98,6 +101,7 @@ local function put(keys, argv)
   set_fields(key, fields)
   set_vectors(key, argv[1], vectors, common)
   if ttl_ms > 0 then expire(key, ttl_ms, sides) end
+  if remade then redis.call('SADD', keys[2] .. ':again', key) end
   return {created, indexed}
 end
 
@@ -105,7 +109,7 @@ end
 -- KEYS as put  ARGV 1 vector field  2 fingerprint  3 dims  4 updated, as it was read  vectors...   Replies 1, or 0
 local function embed(keys, argv)
   local key = keys[1]
-  check_embedder(keys[2], argv[2], argv[3])
+  local _, remade = check_embedder(keys[2], argv[2], argv[3])
   local row = redis.call('HMGET', key, 'u', 'scope', 'eq')
   if not row[1] then return 0 end
   local updated, ttl_ms, sides = open_u(row[1])
@@ -127,6 +131,7 @@ local function embed(keys, argv)
   set_vectors(key, argv[1], vectors, common)
   local left_ms = redis.call('PTTL', key)
   if left_ms > 0 then expire(key, left_ms, sides) end
+  if remade then redis.call('SADD', keys[2] .. ':again', key) end
   return 1
 end
 
@@ -250,6 +255,21 @@ end
 
 -- The index ------------------------------------------------------------------
 
+-- Add the fields that an index lacks. argv from `at` on: name, words, schema of a field...
+local function add_missing(index, info, argv, at, with_vectors)
+  local known, added = {}, 0
+  for _, attribute in ipairs(info.attributes) do known[text(attribute[4])] = true end
+  while argv[at] do
+    local words = tonumber(argv[at + 1])
+    if not known[argv[at]] and (with_vectors or argv[at]:sub(1, 7) ~= 'vector_') then
+      redis.call('FT.ALTER', index, 'SCHEMA', 'ADD', unpack(argv, at + 2, at + 1 + words))
+      added = added + 1
+    end
+    at = at + 2 + words
+  end
+  return added
+end
+
 -- Make the index if there is none, and tell what it is like.
 -- KEYS 1 rtmem:memory
 -- ARGV 1 name for a new one  2 fingerprint or ''  3 dims  4 n  n words of a schema
@@ -260,23 +280,17 @@ local function setup(keys, argv)
   local info, problem = look_at(alias)
   if problem and problem:find('Unknown Redis command') then return {} end
   if argv[2] ~= '' then check_embedder(alias, argv[2], argv[3]) end
-  local at, added = 5 + tonumber(argv[4]), 0
+  local at = 5 + tonumber(argv[4])
   if not info then
     redis.pcall('FT.CREATE', argv[1], unpack(argv, 5, at - 1)) -- there may be one that lost its alias
     redis.call('FT.ALIASADD', alias, argv[1])
     info = look_at(alias)
   end
-  local known = {}
-  for _, attribute in ipairs(info.attributes) do known[text(attribute[4])] = true end
   redis.call('HSET', alias, 'index', text(info.index_name))
-  while argv[at] do
-    local words = tonumber(argv[at + 1])
-    if not known[argv[at]] then
-      redis.call('FT.ALTER', alias, 'SCHEMA', 'ADD', unpack(argv, at + 2, at + 1 + words))
-      added = added + 1
-    end
-    at = at + 2 + words
-  end
+  local added = add_missing(alias, info, argv, at, true)
+  local remade = redis.call('HGET', alias, 'next')
+  local found = remade and look_at(remade)
+  if found then add_missing(remade, found, argv, at, false) end
   return {is_ready(look_at(alias)), tostring(text(info.num_docs)), text(info.index_name), added}
 end
 

@@ -1,0 +1,282 @@
+"""Another embedder, or another kind of index, for all of long-term memory, while everybody reads and writes.
+
+    reindex = Reindex(memory.scope.index, memory.scope.serde)     # whose index is that of the new embedder
+    while not memory.run(reindex.advance()).finished: ...
+
+A new index is made beside the old one, over the same documents. Every document gets its new vectors beside the old
+ones, in a field of another name. What is written meanwhile is found by both indexes, and a function notes what still
+has to be embedded anew. When nothing is left, one function makes the alias lead to the new index; then the old vectors
+go. All that was done is to be seen in the documents, so after a crash it goes on where it was.
+
+A program that still has the old embedder is refused from the switch on (EmbedderMismatchError), and works until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from rtmem.errors import EmbeddingError, EmbeddingUnavailableError, InvalidRequestError, ModuleMissingError
+from rtmem.operations import vector_index
+from rtmem.operations.functions import call, calls
+from rtmem.operations.memory_items import BARE, SEPARATOR, UNEMBEDDED, WHOLE, read_paths, texts_of, updated_us
+from rtmem.operations.serde import Serde
+from rtmem.operations.vector_index import Index
+from rtmem.steps import Argument, Command, Embed, Steps
+
+Algorithm: TypeAlias = Literal["flat", "hnsw"]
+Phase: TypeAlias = Literal["looking", "clearing", "embedding", "catching up", "tidying", "done"]
+
+FLAT_MAX: Final = 50_000
+"""Items above which HNSW is advised: a FLAT search reads every vector of the tenant that asks."""
+
+_WAIT_MS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """One index, as the engine tells of it."""
+
+    documents: int
+    ready: bool  # False: the engine still reads what there is
+    indexed_share: float  # 0..1
+    vector_bytes: int
+    other_bytes: int
+    fields: tuple[tuple[str, str, str], ...]  # name, type, algorithm of vectors or ""
+
+    def algorithm(self, vector_field: str) -> str:
+        """flat or hnsw; empty if it has no such vectors."""
+        return next((each[2] for each in self.fields if each[0] == vector_field), "")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryState:
+    """What is known of the index of all of long-term memory."""
+
+    fingerprint: str  # short; empty: there are no vectors
+    dims: int
+    name: str
+    index: IndexReport | None  # None: not made yet, or there is no engine
+    next_fingerprint: str  # of a reindex that is under way, or was broken off
+    next_index: IndexReport | None
+    has_leftovers: bool  # vectors of an embedder of before
+    again: int  # documents that were written during a reindex
+
+    @property
+    def algorithm(self) -> str:
+        """flat or hnsw; empty without vectors."""
+        return "" if self.index is None else self.index.algorithm(f"vector_{self.fingerprint}")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a reindex is."""
+
+    phase: Phase
+    done: int  # of the phase
+    total: int  # about; 0 where it is not known
+    embedded: int  # items, since it was begun here
+    failed: int  # items that this embedder cannot embed; they are found by their words
+    wait_ms: int = 0  # nothing to do for so long
+
+    @property
+    def finished(self) -> bool:
+        """Whether that was all."""
+        return self.phase == "done"
+
+
+def look(index: Index) -> Steps[MemoryState]:
+    """What is known of the index of all of long-term memory. Redis: 1 round trip, FCALL rtmem_v1_reindex_state."""
+    reply = yield from call("rtmem_v1_reindex_state", _keys(index), ())
+    fingerprint, dims, name, _, next_fingerprint, leftovers = (each.decode() for each in reply[:6])
+    return MemoryState(
+        fingerprint, int(dims or 0), name, _report(reply[7]), next_fingerprint, _report(reply[8]), bool(leftovers),
+        reply[6],
+    )  # fmt: skip
+
+
+def _report(reply: Sequence[Any]) -> IndexReport | None:
+    if not reply:
+        return None
+    documents, ready, share, vectors_mb, others_mb, fields = reply
+    return IndexReport(
+        documents=int(documents),
+        ready=ready == b"1",
+        indexed_share=float(share),
+        vector_bytes=round(float(vectors_mb) * 1024 * 1024),
+        other_bytes=round(float(others_mb) * 1024 * 1024),
+        fields=tuple(tuple(part.decode() for part in each) for each in fields),
+    )
+
+
+def _keys(index: Index) -> tuple[str, str]:
+    return (index.alias, index.keys.memories)
+
+
+@dataclass(slots=True)
+class Reindex:
+    """One reindex, from wherever it is to its end, a bounded piece at a time.
+
+    Args:
+        index: with the embedder that the vectors shall be of.
+        fields: what of an item is embedded that does not say it itself, as the store has it.
+        algorithm: of the new index; as the old one has it.
+        batch: about how many documents in one step.
+    """
+
+    index: Index
+    serde: Serde
+    fields: tuple[str, ...] = (WHOLE,)
+    algorithm: Algorithm | None = None
+    batch: int = 64
+    _phase: Phase = "looking"
+    _cursor: bytes = b"0"
+    _looked: int = 0
+    _total: int = 0
+    _embedded: int = 0
+    _failed: int = 0
+    _leftovers: bytes | None = None
+
+    def advance(self) -> Steps[Progress]:
+        """Do one piece of it.
+
+        Raises:
+            EmbeddingError: the embedder is not there. What was done stays done; call it again, or later in another
+                process, and it goes on.
+            StaleWriterError: another reindex, to another embedder, has taken its place.
+            ModuleMissingError: no query engine. InvalidRequestError: the index has no embedder.
+
+        Redis: 1 to 3 round trips.
+        """
+        phase = self._phase
+        if phase == "looking":
+            yield from self._begin()
+        elif phase == "clearing":
+            yield from self._tidy("looking", find_unembedded=False)
+        elif phase == "embedding":
+            yield from self._embed_some()
+        elif phase == "catching up":
+            return (yield from self._catch_up())
+        elif phase == "tidying":
+            yield from self._tidy("done", find_unembedded=True)
+        return self._progress()
+
+    def _progress(self, wait_ms: int = 0) -> Progress:
+        return Progress(self._phase, self._looked, self._total, self._embedded, self._failed, wait_ms)
+
+    def _enter(self, phase: Phase) -> None:
+        self._phase, self._cursor, self._looked, self._leftovers = phase, b"0", 0, None
+
+    def _begin(self) -> Steps[None]:
+        index = self.index
+        if index.embedder is None:
+            raise InvalidRequestError("a reindex needs the embedder that the vectors shall be of: open it with one")
+        state = yield from look(index)
+        current = state.index
+        self._total = 0 if current is None else current.documents
+        chosen: Any = self.algorithm or state.algorithm or index.settings.vectors
+        made = msgspec.structs.replace(index.settings, vectors=chosen)
+        create = vector_index.create_words(
+            Index(index.keys, made, index.embedder), () if current is None else current.fields
+        )
+        head: list[Argument] = [index.fingerprint, index.dims, chosen, index.vector_field]
+        reply = yield from call("rtmem_v1_reindex_begin", _keys(index), [*head, *create])
+        if reply == b"no engine":
+            raise ModuleMissingError(vector_index.NO_ENGINE)
+        is_same = state.fingerprint == index.fingerprint
+        if reply == b"build":
+            self._enter("catching up" if is_same else "embedding")
+        else:
+            self._enter("clearing" if reply == b"clear" else "tidying")
+
+    # New vectors -----------------------------------------------------------------------------------------------------
+
+    def _embed_some(self) -> Steps[None]:
+        index = self.index
+        args: tuple[Argument, ...] = (index.fingerprint, index.vector_field, self._cursor, self.batch)
+        cursor, looked, *rows = yield from call("rtmem_v1_reindex_pending", _keys(index), args)
+        yield from self._give_vectors(rows)
+        self._cursor, self._looked = cursor, self._looked + looked
+        if self._cursor == b"0":
+            self._enter("catching up")
+
+    def _catch_up(self) -> Steps[Progress]:
+        index = self.index
+        args: tuple[Argument, ...] = (index.fingerprint, index.vector_field, self.batch)
+        left, *rows = yield from call("rtmem_v1_reindex_again", _keys(index), args)
+        yield from self._give_vectors(rows)
+        if left > len(rows):
+            return self._progress()
+        if (yield from call("rtmem_v1_reindex_switch", _keys(index), (index.fingerprint,))):
+            self._enter("tidying")
+            return self._progress()
+        state = yield from look(index)
+        if state.next_index is not None:
+            self._looked = round(self._total * state.next_index.indexed_share)
+        return self._progress(0 if state.again else _WAIT_MS)
+
+    def _give_vectors(self, rows: Sequence[list[bytes]]) -> Steps[None]:
+        vectors = yield from self._vectors(rows)
+        commands: list[Command] = []
+        for (key, u, _, _), each in zip(rows, vectors, strict=True):
+            mark = BARE if each is not None else f"{BARE}{SEPARATOR}{UNEMBEDDED}"
+            args = (self.index.fingerprint, self.index.vector_field, key, u, mark, *(each or ()))
+            commands.append(("FCALL", "rtmem_v1_reindex_embed", 2, *_keys(self.index), *args))
+        written = yield from calls(commands)
+        self._embedded += sum(done for done, each in zip(written, vectors, strict=True) if each is not None)
+        self._failed += sum(done for done, each in zip(written, vectors, strict=True) if each is None)
+
+    def _vectors(self, rows: Sequence[list[bytes]]) -> Steps[list[list[bytes] | None]]:
+        """The vectors of each item; None where the embedder cannot."""
+        texts = [self._texts(row) for row in rows]
+        try:
+            found = yield from _embedded(tuple(dict.fromkeys(text for each in texts for text in each)))
+        except EmbeddingUnavailableError:
+            raise
+        except EmbeddingError:
+            if len(rows) <= 1:
+                return [None] * len(rows)
+            # One text may be to blame: the others shall not be without vectors for it.
+            results = []
+            for row in rows:
+                results += yield from self._vectors([row])
+            return results
+        # A vector without length has no direction, so nothing is near it.
+        return [[found[text].tobytes() for text in each if found[text].any()] for each in texts]
+
+    def _texts(self, row: list[bytes]) -> list[str]:
+        return texts_of(self.serde.loads(row[2]), read_paths(row[3] or None) or self.fields)
+
+    # Afterwards ------------------------------------------------------------------------------------------------------
+
+    def _tidy(self, then: Phase, *, find_unembedded: bool) -> Steps[None]:
+        """Old vectors go; and what never got one, because the embedder failed when it was written, gets it now."""
+        index = self.index
+        args: tuple[Argument, ...] = (self._cursor, self.batch, int(find_unembedded))
+        cursor, looked, leftovers, *rows = yield from call("rtmem_v1_reindex_tidy", _keys(index), args)
+        self._leftovers = leftovers if self._leftovers is None else self._leftovers
+        vectors = yield from self._vectors(rows)
+        head = (index.vector_field, index.fingerprint, index.dims)
+        written = yield from calls(
+            [
+                ("FCALL", "rtmem_v1_memories_embed", 2, row[0], index.alias, *head, updated_us(row[1]), *each)
+                for row, each in zip(rows, vectors, strict=True)
+                if each is not None
+            ]
+        )
+        self._embedded += sum(written)
+        self._cursor, self._looked = cursor, self._looked + looked
+        if self._cursor == b"0":
+            yield from call("rtmem_v1_reindex_tidied", _keys(index), (self._leftovers or b"",))
+            self._enter(then)
+
+
+def _embedded(texts: tuple[str, ...]) -> Steps[dict[str, NDArray[np.float32]]]:
+    if not texts:
+        return {}
+    return dict(zip(texts, (yield Embed(texts)), strict=True))
