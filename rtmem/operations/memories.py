@@ -22,7 +22,7 @@ from langgraph.store.base import (
 )
 
 from rtmem.errors import CommandError, EmbeddingError, FunctionMissingError, InvalidRequestError
-from rtmem.keys import scope_tag
+from rtmem.keys import scope_tags
 from rtmem.operations import vector_index
 from rtmem.operations.functions import calls
 from rtmem.operations.memory_filters import told_of
@@ -88,12 +88,14 @@ def batch(scope: MemoryScope, ops: Iterable[Op]) -> Steps[list[Result]]:
         gets = {}
     if drafts and not scope.index.state.known:
         yield from vector_index.setup(scope.index)  # without a query engine, items can be found by their keys
-    replies = yield from calls([_get(scope, op) for op in gets.values()] + [_put(scope, draft) for draft in drafts])
+    writes = [_put(scope, draft) for draft in drafts]
+    replies = yield from calls([_get(scope, op) for op in gets.values()] + writes)
     for (n, op), reply in zip(gets.items(), replies, strict=False):
         results[n] = _read(scope, op, reply)
-    written = replies[len(gets) :]
-    if any(type(reply) is list and reply[1] == 0 for reply in written):
-        yield from vector_index.setup(scope.index)  # somebody flushed the database, the index with it
+    if any(type(reply) is list and reply[1] == 0 for reply in replies[len(gets) :]):
+        # Somebody flushed the database, and the index with it: what was just written is not in the new one for sure.
+        yield from vector_index.setup(scope.index)
+        yield from calls(writes)
     return results
 
 
@@ -235,8 +237,7 @@ def _put(scope: MemoryScope, draft: _Draft) -> Command:
     if op.value is None or draft.value is None:
         return ("FCALL", "rtmem_v1_memories_delete", 1, key)
     told = told_of(op.value)
-    scopes = SEPARATOR.join(scope_tag(scope.principal, op.namespace[:n]) for n in range(len(op.namespace) + 1))
-    common: list[Argument] = ["scope", scopes]
+    common: list[Argument] = ["scope", SEPARATOR.join(scope_tags(scope.principal, op.namespace))]
     if told.equalities:
         common += ["eq", SEPARATOR.join(told.equalities)]
     for name, number in told.numbers.items():

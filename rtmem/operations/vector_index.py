@@ -28,10 +28,12 @@ from rtmem.keys import Keys, scope_tag
 from rtmem.operations.functions import call
 from rtmem.operations.memory_filters import as_path, number_field
 from rtmem.operations.memory_items import SEPARATOR, SIDE, UNEMBEDDED
-from rtmem.steps import Argument, Embedder, R, Steps
+from rtmem.steps import Argument, Batch, Embedder, R, Steps
 
 RESULTS_MAX: Final = 1_000_000  # of one query; the engine refuses more
 LOOK_AGAIN_S: Final = 1.0
+_LOOKS_MAX: Final = 50
+_PAUSE_S: Final = 0.01
 
 NO_ENGINE: Final = (
     "searching and listing needs the query engine, which this Redis lacks: use Redis 8, load the modules of Redis "
@@ -46,7 +48,6 @@ class IndexState:
     known: bool = False
     has_engine: bool = True
     is_ready: bool = False
-    documents: int = 0
     looked_s: float = -1e9
     clock: Callable[[], float] = time.monotonic
 
@@ -169,7 +170,8 @@ def setup(index: Index) -> Steps[bool]:
     Raises:
         EmbedderMismatchError: its vectors are another embedder's.
 
-    Redis: 1 round trip, FCALL rtmem_v1_memories_setup; the first time that a store searches or writes.
+    Redis: 1 round trip, FCALL rtmem_v1_memories_setup; the first time that a store searches or writes. Where that
+        makes or changes the index, some more over half a second at most, until the engine has read what is there.
     """
     name = f"{index.alias}:1"
     made = schema(index, name)
@@ -178,13 +180,18 @@ def setup(index: Index) -> Steps[bool]:
     args: list[Argument] = [name, index.fingerprint, index.dims, len(create), *create]
     for field_name, words in fields:
         args += [field_name, len(words), *words]
-    reply = yield from call("rtmem_v1_memories_setup", [index.alias], args)
     state = index.state
-    state.known, state.has_engine = True, bool(reply)
-    if reply:
-        state.is_ready, state.documents = reply[0] == b"1" and not reply[3], int(reply[1])
-        state.looked_s = state.clock()
-    return bool(reply)
+    for _ in range(_LOOKS_MAX):
+        reply = yield from call("rtmem_v1_memories_setup", [index.alias], args)
+        state.known, state.has_engine = True, bool(reply)
+        if not reply:
+            return False
+        state.is_ready, state.looked_s = reply[0] == b"1", state.clock()
+        if state.is_ready:
+            break
+        # An engine reads what is there in the background, also where that is nothing. Nobody pushes to this key.
+        yield Batch((("BLPOP", f"{index.alias}:pause", _PAUSE_S),), lane="blocking")
+    return True
 
 
 def ensure(index: Index) -> Steps[None]:

@@ -20,6 +20,10 @@ from rtmem.store.base import Store
 from rtmem.store.sync import redis_settings
 
 
+class InLoopError(WrongColourError, asyncio.InvalidStateError):
+    """Also LangGraph's word for it, which its own awaiting stores raise."""
+
+
 class AsyncRedisStore(Store):
     """Long-term memory in Redis: LangGraph's BaseStore. Awaiting.
 
@@ -102,7 +106,7 @@ class AsyncRedisStore(Store):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """abatch, for another thread than that of the event loop. Raises WrongColourError."""
         if self.loop is None or asyncio._get_running_loop() is not None or not self.loop.is_running():
-            raise WrongColourError(
+            raise InLoopError(
                 "get(), put() and the like of AsyncRedisStore block their thread until the store's event loop has done "
                 "the work, and there is no such loop in another thread: await aget(), aput(), or use RedisStore"
             )

@@ -43,6 +43,9 @@ class Store(BaseStore):
     ) -> None:
         self.settings = store_settings(settings, ttl, ack, replicas)
         embedder, fields = read_index(index)
+        # LangGraph's own stores have these two, and programs look at them.
+        self.index_config: IndexConfig | None = _index_config(index, embedder, fields)
+        self.embeddings: Any = None if self.index_config is None else self.index_config["embed"]
         keys = Keys(self.settings.prefix)
         self.scope = MemoryScope(
             principal=check_id(principal, "principal"),
@@ -106,6 +109,13 @@ def read_index(index: IndexConfig | Embedder | None) -> tuple[Embedder | None, t
     ):
         raise ConfigError(f"index['fields'] is {fields!r}: a list of paths such as 'text' or 'chapters[*].title'")
     return embedder_of(index["embed"], index.get("dims")), tuple(fields or (WHOLE,))
+
+
+def _index_config(index: Any, embedder: Embedder | None, fields: tuple[str, ...]) -> IndexConfig | None:
+    if embedder is None:
+        return None
+    embed = index["embed"] if isinstance(index, Mapping) else index
+    return {"dims": embedder.dims, "embed": embed, "fields": list(fields)}
 
 
 def store_settings(

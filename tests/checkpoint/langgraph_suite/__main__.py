@@ -15,12 +15,10 @@ Exit code 0: exactly the expected tests failed. 1: something else. 2: the suite 
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 import tomllib
 from collections import Counter
@@ -30,17 +28,14 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+from download import CACHE, SuiteError, unpacked_tests
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PACKAGE = "langgraph"
 SELECTED = "((sqlite and not sqlite_aes) or sqlite_aio)"
 SAVERS = ("full", "shallow", "sqlite", "langgraph-checkpoint-redis")
 RERUNS_MAX = 3
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "rtmem-langgraph-suite"
-
-
-class SuiteError(Exception):
-    """The suite could not be run; says what to do."""
 
 
 @dataclass
@@ -54,33 +49,6 @@ class Outcome:
     @property
     def total(self) -> int:
         return len(self.passed) + len(self.failed)
-
-
-def unpacked_suite(cache: Path) -> Path:
-    """Folder that holds `tests/` of the installed LangGraph; downloaded on first use, by one process at a time."""
-    folder = cache / f"{PACKAGE}-{version(PACKAGE)}"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "tests" / "conftest.py").is_file():
-            _download(cache, folder)
-    return folder
-
-
-def _download(cache: Path, folder: Path) -> None:
-    wanted = version(PACKAGE)
-    command = [sys.executable, "-m", "pip", "download", f"{PACKAGE}=={wanted}", "--no-deps", "--no-binary", ":all:"]
-    done = subprocess.run([*command, "--quiet", "--dest", str(cache)], capture_output=True, text=True, check=False)
-    archive = cache / f"{PACKAGE}-{wanted}.tar.gz"
-    if done.returncode or not archive.is_file():
-        raise SuiteError(f"{' '.join(command)} failed: {done.stderr[-800:]}\nCheck that pip reaches its index.")
-    with tempfile.TemporaryDirectory(dir=cache) as staging, tarfile.open(archive) as tar:
-        # Only the tests: the package itself must be the installed one, not the copy beside the tests.
-        members = [m for m in tar.getmembers() if m.name.startswith(f"{PACKAGE}-{wanted}/tests/")]
-        tar.extractall(staging, members=members, filter="data")
-        (Path(staging) / folder.name).rename(folder)
-    # A configuration of their own, so that pytest does not climb up to another project's.
-    (folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
 
 
 @contextmanager
@@ -182,7 +150,7 @@ def main() -> int:
 
     selection = f"{SELECTED} and ({given.filter})" if given.filter else SELECTED
     try:
-        suite = unpacked_suite(given.cache)
+        suite = unpacked_tests(given.cache, PACKAGE)
         with redis_server(given.saver) as url:
             result = run(suite, given.saver, url, ["tests", "-k", selection])
             suspects = result.failed.keys() - expected_failures(given.saver).keys()
