@@ -10,7 +10,7 @@ Function may touch them all, also in a Cluster.
     rtmem:t:{alice/support-7}:d      string   tombstone of a deleted thread, expires
     rtmem:t:{alice/support-7}:log    stream   events streamed to clients
     rtmem:t:{alice/support-7}:run    hash     who runs the thread (lease, fencing token)
-    rtmem:p:{alice/}:h               hash     pointers: their records, and what they lead to (lua/pointers_v1.lua)
+    rtmem:p:{alice/}:h               hash     pointers: their records, and what they lead to (lua/pointers_v2.lua)
     rtmem:p:{alice/}:p               zset     which thread pins which pointer, and the other way round
     rtmem:p:{alice/}:d               zset     what of the pointers is due when
     rtmem:p:{alice/}:l               zset     ids of pointers by time of creation

@@ -53,7 +53,7 @@ def put(
     Redis: 1 round trip, FCALL rtmem_v2_checkpoint_put; 2 if what this process remembers of the thread is outdated.
         The first put of a thread or run also adds it to the indexes, in the same round trip.
         With `offload_bytes_min`, before it, for each oversized value that is new, 1 up to `batch_bytes` (1 MB), for a
-        larger one 1 and 1 per batch, or 2 if an equal value is there; after it, 1 where a shallow saver frees what it
+        larger one 1 and 1 per 256 KB, or 2 if an equal value is there; after it, 1 where a shallow saver frees what it
         replaced.
     Source: BaseCheckpointSaver.put (langgraph-checkpoint 4.3).
     """

@@ -16,7 +16,7 @@ from rtmem.steps import Argument, Batch, Command, Lane, Steps
 
 _LIBRARIES = {
     "rtmem_v2_checkpoint": "checkpoints_v2.lua",
-    "rtmem_v1_pointers": "pointers_v1.lua",
+    "rtmem_v2_pointers": "pointers_v2.lua",
     "rtmem_v1_memories": "memories_v1.lua",
     "rtmem_v1_facts": "facts_v1.lua",
     "rtmem_v1_reindex": "reindex_v1.lua",

@@ -79,7 +79,7 @@ class Offloads:
         Raises:
             TooLargeError, QuotaExceededError: see operations.pointers.offload.
 
-        Redis: 1 round trip up to `batch_bytes`, larger: 1 that claims room, and 1 per batch; 2 if an equal value is
+        Redis: 1 round trip up to `batch_bytes`, larger: 1 that claims room, and 1 per 256 KB; 2 if an equal value is
             there. None if it was stored for a put that was told "stale".
         """
         pointers = scope_of(self.scope)
@@ -142,8 +142,8 @@ def release(scope: Scope, place: Place, ids: Iterable[str]) -> Steps[None]:
     for at in range(0, len(left), _AT_ONCE):
         # Without a tombstone: nobody was ever told such an id.
         first, *rest = [(pointer_id, holder, "") for pointer_id in left[at : at + _AT_ONCE]]
-        beside = [_command("rtmem_v1_pointers_unpin", pointers, args) for args in rest]
-        yield from call("rtmem_v1_pointers_unpin", pointers.keys.all, first, beside=beside)
+        beside = [_command("rtmem_v2_pointers_unpin", pointers, args) for args in rest]
+        yield from call("rtmem_v2_pointers_unpin", pointers.keys.all, first, beside=beside)
 
 
 def clones(scope: Scope, target: Place, references: Iterable[bytes]) -> Steps[dict[bytes, bytes]]:
@@ -157,8 +157,8 @@ def clones(scope: Scope, target: Place, references: Iterable[bytes]) -> Steps[di
         return {}
     grace_ms = pointers.settings.grace_ms
     first, *rest = [(id_in(old), id_in(new), holder, grace_ms) for old, new in pairs.items()]
-    beside = [_command("rtmem_v1_pointers_clone", pointers, args) for args in rest]
-    made = yield from call_with("rtmem_v1_pointers_clone", pointers.keys.all, first, beside=beside)
+    beside = [_command("rtmem_v2_pointers_clone", pointers, args) for args in rest]
+    made = yield from call_with("rtmem_v2_pointers_clone", pointers.keys.all, first, beside=beside)
     return {old: new for (old, new), reply in zip(pairs.items(), made, strict=True) if reply == 1}
 
 

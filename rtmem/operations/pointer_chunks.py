@@ -1,4 +1,4 @@
-"""Which chunks hold a part of a value: the manifest, as lua/pointers_v1.lua keeps it."""
+"""Which chunks hold a part of a value: the manifest, as lua/pointers_v2.lua keeps it."""
 
 from __future__ import annotations
 

@@ -28,14 +28,14 @@ def pin(scope: PointerScope, pointer: str | Pointer, thread_id: str | None = Non
     """
     pointer_id = id_of(pointer)
     args = (pointer_id, holder_of(thread_id), scope.settings.grace_ms)
-    _check(pointer_id, (yield from call("rtmem_v1_pointers_pin", scope.keys.all, args)))
+    _check(pointer_id, (yield from call("rtmem_v2_pointers_pin", scope.keys.all, args)))
 
 
 def unpin(scope: PointerScope, pointer: str | Pointer, thread_id: str | None = None) -> Steps[None]:
     """Take such a reason away. A pointer without any is gone. Raises as `pin`. Redis: 1 round trip."""
     pointer_id = id_of(pointer)
     args = (pointer_id, holder_of(thread_id), scope.settings.tombstone_ttl_ms)
-    _check(pointer_id, (yield from call("rtmem_v1_pointers_unpin", scope.keys.all, args)))
+    _check(pointer_id, (yield from call("rtmem_v2_pointers_unpin", scope.keys.all, args)))
 
 
 def _check(pointer_id: str, reply: int) -> None:
@@ -50,7 +50,7 @@ def delete(scope: PointerScope, pointer: str | Pointer) -> Steps[bool]:
 
     Redis: 1 round trip; the memory is freed in the background.
     """
-    reply = yield from call("rtmem_v1_pointers_delete", scope.keys.all, (id_of(pointer),))
+    reply = yield from call("rtmem_v2_pointers_delete", scope.keys.all, (id_of(pointer),))
     return bool(reply)
 
 
@@ -74,7 +74,7 @@ def release_thread(scope: PointerScope, thread_id: str, gone_ms: int = 2**53, du
     name, cursor = holder_of(thread_id)[1:], b""
     while True:
         args = (name, _STEP, scope.settings.tombstone_ttl_ms, due, gone_ms, cursor)
-        cursor = yield from call("rtmem_v1_pointers_release", scope.keys.all, args)
+        cursor = yield from call("rtmem_v2_pointers_release", scope.keys.all, args)
         if not cursor:
             return
         due = b""
@@ -92,7 +92,7 @@ def copy_pins(scope: PointerScope, source_thread_id: str, target_thread_id: str)
     cursor = b""
     while True:
         args = (source, target, cursor, _STEP, scope.settings.grace_ms)
-        cursor = yield from call("rtmem_v1_pointers_copy_pins", scope.keys.all, args)
+        cursor = yield from call("rtmem_v2_pointers_copy_pins", scope.keys.all, args)
         if not cursor:
             return
 
@@ -113,7 +113,7 @@ def sweep(scope: PointerScope, *, steps_max: int = 1_000) -> Steps[SweepReport]:
     pointers = threads = uploads = 0
     for _ in range(steps_max):
         args = (_STEP, scope.settings.tombstone_ttl_ms)
-        reply = yield from call("rtmem_v1_pointers_sweep", scope.keys.all, args)
+        reply = yield from call("rtmem_v2_pointers_sweep", scope.keys.all, args)
         due = [(unescape(name.decode()), at) for name, at in zip(reply[4::2], reply[5::2], strict=True)]
         threads += yield from _look_at(scope, due, int(reply[3]))
         pointers += reply[0]
@@ -137,7 +137,7 @@ def _look_at(scope: PointerScope, due: list[tuple[str, bytes]], now_ms: int) -> 
         if lives:
             yield from _drop_unreferred(scope, thread_id, key, at)
             args = (holder_of(thread_id)[1:], at, scope.settings.grace_ms)
-            yield from call("rtmem_v1_pointers_keep", scope.keys.all, args)
+            yield from call("rtmem_v2_pointers_keep", scope.keys.all, args)
         else:
             # Unless something was pinned meanwhile: then the thread has begun anew.
             yield from release_thread(scope, thread_id, now_ms, at)
@@ -160,7 +160,7 @@ def _drop_unreferred(scope: PointerScope, thread_id: str, keys: ThreadKeys, at: 
         (held,) = yield Batch((("HMGET", keys.checkpoints, *("o" + pointer_id for pointer_id in ids)),))
         unreferred = [pointer_id for pointer_id, where in zip(ids, held, strict=True) if where is None]
         if unreferred:
-            yield from call("rtmem_v1_pointers_drop", scope.keys.all, (holder_of(thread_id)[1:], at, *unreferred))
+            yield from call("rtmem_v2_pointers_drop", scope.keys.all, (holder_of(thread_id)[1:], at, *unreferred))
         if len(ids) < _STEP:
             return
         cursor = ids[-1] + "\0"

@@ -12,7 +12,7 @@
 like one that never existed: same commands, same round trips, same words.
 
     verb                                                          answers         round trips
-    offload(value, *, thread_id, ttl_ms, media_type, name)        Pointer         1; above 1 MB one more, and 1 per MB
+    offload(value, *, thread_id, ttl_ms, media_type, name)        Pointer         1; above 1 MB 1 more, 1 per 256 KB
     resolve(pointer)                                              the value       1; above 1 MB 1 more per MB
     describe(pointer)                                             Pointer         1
     slice(pointer, unit, start, count, *,                         Slice           1; 2 where chunks must be looked into

@@ -127,14 +127,14 @@ def test_a_put_costs_one_round_trip_more_for_a_value_of_up_to_1_mb_and_nothing_w
         sound(saver, "t", "other")
 
 
-def test_a_value_above_a_batch_costs_one_to_claim_room_and_one_a_batch_and_two_where_an_equal_one_is(
+def test_a_value_above_a_batch_costs_one_to_claim_room_and_one_per_256_kb_and_two_where_an_equal_one_is(
     savers: Savers,
 ) -> None:
     with savers.open(offload_bytes_min=1_000) as saver:
         put(saver, at("other"), {"big": BIG})
         meter = Meter(saver)
         done = put(saver, at("t"), {"large": LARGE})
-        batches = -(-len(LARGE) // Pointers().batch_bytes)
+        batches = -(-len(LARGE) // (256 * 1024))
         assert meter.take() == 1 + batches + 1
         put(saver, at("u"), {"large": LARGE})
         assert meter.take() == 2 + 1

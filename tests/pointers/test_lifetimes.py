@@ -445,6 +445,18 @@ def test_a_committed_transaction_that_is_sent_again_changes_nothing(ann: Caller)
     ann.sound()
 
 
+def test_any_part_of_an_upload_that_comes_once_more_after_its_end_changes_nothing(ann: Caller) -> None:
+    wire = Wire(ann)
+    pointer = ann.offload(LARGE)
+    parts = list(wire.batches)
+    before = ann.usage()
+    for part in parts:
+        ann.run(again(part))
+        assert ann.usage() == before
+        assert ann.resolve(pointer) == LARGE
+        ann.sound()  # no chunk has a time to live again
+
+
 def again(batch: Any) -> Any:
     return (yield batch)
 

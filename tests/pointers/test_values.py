@@ -316,6 +316,16 @@ def test_an_id_that_is_none_leads_nowhere(ann: Caller) -> None:
         ann.slice("mp_" + "a" * 26)
 
 
+def test_nobody_waits_behind_more_than_256_kb_of_a_large_value(world: World) -> None:
+    with world.open(principal="ann", settings=all_settings.Pointers()) as ann:
+        wire = Wire(ann)
+        pointer = ann.offload(b"x" * 3_000_000)
+        for batch in wire.batches:
+            assert sum(len(command[2]) for command in batch.commands if command[0] == "SET") <= 256 * 1024
+            assert sum(command[0] == "FCALL" for command in batch.commands) == 1
+        assert ann.resolve(pointer) == b"x" * 3_000_000
+
+
 def test_a_ttl_ends_a_pointer_for_its_owner_with_a_word_of_its_own(ann: Caller) -> None:
     pointer = ann.offload("short-lived", ttl_ms=1)
     assert pointer.expires_at_ms == pointer.created_at_ms + 1

@@ -20,7 +20,7 @@ Fields of c
                       random and belong to large pieces, which do not go through Lua: Lua hashes every byte of every
                       string it is given, 2 ms per MB during which the server does nothing else. They are written by
                       HSET in the transaction of the put and read by HMGET after a get. Numbers from 2^52 + 2^51 on
-                      belong to oversized pieces, whose bytes lie at a pointer (pointers_v1.lua): the field holds the
+                      belong to oversized pieces, whose bytes lie at a pointer (pointers_v2.lua): the field holds the
                       reference, "@" and the pointer's id, and no other field holds the same
   o<id>               number of the piece, or 'w' for pending writes, that refers to this pointer. The thread pins it;
                       a pointer that it pins and that has no such field is not needed

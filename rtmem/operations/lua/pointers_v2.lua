@@ -1,4 +1,4 @@
-#!lua name=rtmem_v1_pointers
+#!lua name=rtmem_v2_pointers
 
 --[[ Pointers of one principal. Every function is one atomic step.
 
@@ -25,9 +25,10 @@ Fields of h
   k<id>       an upload under way: "<chunks> <bytes>"
   bytes, values, uploading   sums over the above
 
-A value above one batch is written in several: `begin` claims room for it, SETs bring the chunks, `commit` makes all of
-it visible. Chunks have a time to live until `commit` takes it away, so nothing that is broken off stays: `sweep` frees
-what a late claim names, and Redis itself what not even a claim names any more.
+A value above one batch is written in several: `begin` claims room for it, SETs bring the chunks, `settle` keeps those
+of a batch, `commit` makes all of it visible. Chunks come with a time to live, which is taken away where a claim or a
+pointer names them. So nothing that is broken off stays: `sweep` frees what a late claim names, and Redis itself the
+rest. However large the value, no step holds the server for long.
 ]]
 
 local LAYOUT = 1
@@ -36,7 +37,8 @@ local RECORD = 48           -- bytes before the manifest: 2 * 8 + 32
 local MANIFEST = 46         -- bytes of a manifest before its chunks: 1 + 29 + 2 * 8
 local CHUNK = 48            -- bytes of a manifest for each chunk: 4 * 8 + 16
 local LIST_LOOKED_MAX = 1000
-local FREED_MAX = 5000      -- chunks that one step of a sweep or release may free
+local FREED_MAX = 1000      -- chunks that one step of a sweep or release may free
+local UNLINKED_AT_ONCE = 100
 
 local function now_ms()
   local time = redis.call('TIME')
@@ -92,8 +94,22 @@ end
 local function sum_of(keys, field) return tonumber(redis.call('HGET', keys[1], field) or '0') end
 
 local function free_chunks(keys, host, chunks)
-  for number = 0, chunks - 1 do redis.call('UNLINK', chunk_key(keys, host, number)) end
+  for first = 0, chunks - 1, UNLINKED_AT_ONCE do
+    local names = {}
+    for number = first, math.min(first + UNLINKED_AT_ONCE, chunks) - 1 do
+      names[#names + 1] = chunk_key(keys, host, number)
+    end
+    redis.call('UNLINK', unpack(names))
+  end
   return chunks
+end
+
+-- The chunks from `first` up to `stop` came just now, and shall stay. False if they are not there.
+local function keep_chunks(keys, host, first, stop)
+  for number = first, stop - 1 do
+    if redis.call('PERSIST', chunk_key(keys, host, number)) == 0 then return false end
+  end
+  return true
 end
 
 local function drop_claim(keys, id)
@@ -166,7 +182,7 @@ end
 -- Make a value and the pointer to it visible.
 -- ARGV  1 'new' its chunks came with this transaction, 'claimed' they came after `begin`, 'link' they are there
 --       2 id  3 key  4 what only Python reads  5 ttl_ms or 0  6 holder or ''  7 grace_ms  8 quota or 0
---       9 manifest, '' to link
+--       9 manifest, '' to link  10 the first of the chunks that came with this transaction
 -- Replies  {'ok', created, expires}   {'quota', bytes in use}
 --          {'late'} there is nothing to link to (any more): send everything again
 local function commit(keys, argv)
@@ -187,9 +203,7 @@ local function commit(keys, argv)
     local own = open_record(own_raw)
     local serves = mine and there and open_manifest(there).host == id
     if mine and not serves then free_chunks(keys, id, mine.chunks) end
-    if serves then
-      for number = 0, mine.chunks - 1 do redis.call('PERSIST', chunk_key(keys, id, number)) end
-    end
+    if serves then keep_chunks(keys, id, tonumber(argv[10]), mine.chunks) end
     return {'ok', own.created, own.expires}
   end
   if not there and (not mine or (mode == 'claimed' and not claim)) then return refuse({'late'}) end
@@ -204,9 +218,7 @@ local function commit(keys, argv)
   end
   local links = tonumber(found[5] or '0') + 1
   if not there then
-    for number = 0, mine.chunks - 1 do
-      if call('PERSIST', chunk_key(keys, id, number)) == 0 then return refuse({'late'}) end
-    end
+    if not keep_chunks(keys, id, tonumber(argv[10]), mine.chunks) then return refuse({'late'}) end
     call('HSET', h, 'v', LAYOUT, 'b' .. key, argv[9], 'r' .. id, raw, 'n' .. key, links, 'bytes', used + bytes,
       'values', tonumber(found[8] or '0') + 1)
   else
@@ -224,6 +236,17 @@ end
 local function abandon(keys, argv)
   local chunks = drop_claim(keys, argv[1])
   return chunks and free_chunks(keys, argv[1], chunks) or 0
+end
+
+-- Keep what a batch brought, so that `commit` need not do it for all of them at once.
+-- ARGV  1 id  2 the first of its chunks  3 the one behind the last   Replies  1, 0 given up meanwhile: begin anew
+local function settle(keys, argv)
+  local found = redis.call('HMGET', keys[1], 'k' .. argv[1], 'r' .. argv[1])
+  -- There is a pointer already if this comes once more after a lost connection.
+  if not found[1] and not found[2] then return 0 end
+  if keep_chunks(keys, argv[1], tonumber(argv[2]), tonumber(argv[3])) then return 1 end
+  abandon(keys, argv)
+  return 0
 end
 
 -- Reading -------------------------------------------------------------------
@@ -420,17 +443,18 @@ local function sweep(keys, argv)
   return reply
 end
 
-redis.register_function{function_name = 'rtmem_v1_pointers_list', callback = list, flags = {'no-writes'}}
-redis.register_function('rtmem_v1_pointers_begin', begin)
-redis.register_function('rtmem_v1_pointers_commit', commit)
-redis.register_function('rtmem_v1_pointers_pin', pin)
-redis.register_function('rtmem_v1_pointers_copy_pins', copy_pins)
-redis.register_function('rtmem_v1_pointers_clone', clone)
+redis.register_function{function_name = 'rtmem_v2_pointers_list', callback = list, flags = {'no-writes'}}
+redis.register_function('rtmem_v2_pointers_begin', begin)
+redis.register_function('rtmem_v2_pointers_settle', settle)
+redis.register_function('rtmem_v2_pointers_commit', commit)
+redis.register_function('rtmem_v2_pointers_pin', pin)
+redis.register_function('rtmem_v2_pointers_copy_pins', copy_pins)
+redis.register_function('rtmem_v2_pointers_clone', clone)
 -- Freeing must work when Redis is full.
-redis.register_function{function_name = 'rtmem_v1_pointers_abandon', callback = abandon, flags = {'allow-oom'}}
-redis.register_function{function_name = 'rtmem_v1_pointers_unpin', callback = unpin, flags = {'allow-oom'}}
-redis.register_function{function_name = 'rtmem_v1_pointers_delete', callback = delete, flags = {'allow-oom'}}
-redis.register_function{function_name = 'rtmem_v1_pointers_release', callback = release, flags = {'allow-oom'}}
-redis.register_function{function_name = 'rtmem_v1_pointers_drop', callback = drop, flags = {'allow-oom'}}
-redis.register_function{function_name = 'rtmem_v1_pointers_keep', callback = keep, flags = {'allow-oom'}}
-redis.register_function{function_name = 'rtmem_v1_pointers_sweep', callback = sweep, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v2_pointers_abandon', callback = abandon, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v2_pointers_unpin', callback = unpin, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v2_pointers_delete', callback = delete, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v2_pointers_release', callback = release, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v2_pointers_drop', callback = drop, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v2_pointers_keep', callback = keep, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v2_pointers_sweep', callback = sweep, flags = {'allow-oom'}}
