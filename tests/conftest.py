@@ -28,6 +28,12 @@ hypothesis.settings.load_profile("without deadline")
 
 ServerFactory = Callable[..., embedded.Embedded]
 
+# No test may fail because the machine is busy: hypothesis allows an example 200 ms, and making one little more.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
