@@ -100,6 +100,7 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     ttl_ms: NotNegative = 0  # of an item that was given none; 0: items stay
     refresh_on_read: bool = True  # whether reading an item that has a ttl begins it anew, as LangGraph says
     value_bytes_max: Positive = 16 * 1024 * 1024  # of one value; a larger one raises TooLargeError
+    ranking: Literal["vector", "hybrid"] = "vector"  # of a search by a query: as InMemoryStore, or by words besides
     numbers: list[str] = []  # paths of numbers that range filters ask for ("price", "meta.stars"): indexed
     vectors: Literal["flat", "hnsw"] = "flat"  # of a new index: exact, or approximate and faster above 50,000 items
     hnsw_links: Positive = 16  # M: neighbours of a vector in the graph

@@ -40,8 +40,10 @@ from rtmem.operations.memory_items import (
     write_paths,
     write_value,
 )
+from rtmem.operations.memory_ranking import hybrid
 from rtmem.operations.memory_scope import MemoryScope
 from rtmem.operations.memory_search import list_namespaces, search
+from rtmem.operations.text_query import stemmed
 from rtmem.steps import Argument, Batch, Command, Embed, Request, Steps
 
 _REEMBED_MAX: Final = 64  # texts of so many items go to the embedder at once
@@ -102,7 +104,8 @@ def batch(scope: MemoryScope, ops: Iterable[Op]) -> Steps[list[Result]]:
 def _finder(scope: MemoryScope, op: SearchOp | ListNamespacesOp, vectors: Mapping[str, bytes]) -> Callable[[], Any]:
     if isinstance(op, ListNamespacesOp):
         return lambda: list_namespaces(scope, op)
-    return lambda: search(scope, op, vectors.get(op.query or ""))
+    find = hybrid if scope.settings.ranking == "hybrid" and op.query else search
+    return lambda: find(scope, op, vectors.get(op.query or ""))
 
 
 def _together(makers: Sequence[Callable[[], Steps[Any]]]) -> Steps[list[Any]]:
@@ -185,7 +188,8 @@ class _Draft:
 def _draft(scope: MemoryScope, op: PutOp) -> _Draft:
     if op.value is None:
         return _Draft(op, None, 0, [], [])
-    texts = [] if scope.embedder is None else texts_of(op.value, paths_of(scope, op.index))
+    has_texts = scope.embedder is not None or scope.settings.ranking == "hybrid"
+    texts = texts_of(op.value, paths_of(scope, op.index)) if has_texts else []
     return _Draft(op, write_value(scope.serde, op.value, scope.settings.value_bytes_max), _ttl_ms(op.ttl), texts, [])
 
 
@@ -212,13 +216,18 @@ def _embed_queries(scope: MemoryScope, ops: Sequence[SearchOp]) -> Steps[dict[st
     texts = tuple(dict.fromkeys(op.query for op in ops if op.query)) if scope.embedder is not None else ()
     if not texts:
         return {}
-    vectors = yield Embed(texts, "query")
+    try:
+        vectors = yield Embed(texts, "query")
+    except EmbeddingError:
+        if scope.settings.ranking == "hybrid":
+            return {}  # words find something too
+        raise
     return {text: vector.tobytes() for text, vector in zip(texts, vectors, strict=True)}
 
 
 def _embed_drafts(scope: MemoryScope, drafts: Sequence[_Draft]) -> Steps[None]:
     texts = tuple(dict.fromkeys(text for draft in drafts for text in draft.texts))
-    if not texts:
+    if not texts or scope.embedder is None:
         return
     try:
         vectors = dict(zip(texts, (yield Embed(texts)), strict=True))
@@ -248,6 +257,8 @@ def _put(scope: MemoryScope, draft: _Draft) -> Command:
         own += ["ix", write_paths(op.index)]
     elif draft.texts and scope.fields != (WHOLE,):
         own += ["ix", write_paths(scope.fields)]  # a reindex does not know how this store was opened
+    if draft.texts and (scope.settings.ranking == "hybrid" or draft.vectors is None):
+        own += ["s", stemmed("\n".join(draft.texts))]
     if not draft.vectors:
         own += ["mark", BARE if draft.vectors is not None else f"{BARE}{SEPARATOR}{UNEMBEDDED}"]
     vectors = draft.vectors or []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as _replace
 
 from rtmem import settings as all_settings
@@ -22,6 +22,7 @@ class MemoryScope:
     keys: Keys
     serde: Serde
     index: Index
+    retrieval: all_settings.Retrieval = field(default_factory=all_settings.Retrieval)  # of ranking "hybrid"
     fields: tuple[str, ...] = (WHOLE,)  # what of a value is embedded, unless a put says otherwise
 
     @property

@@ -31,7 +31,7 @@ class SearchResults(list[SearchItem]):
 
 
 @dataclass(slots=True)
-class _Wanted:
+class Wanted:
     """How much of what is found is wanted."""
 
     offset: int
@@ -59,7 +59,7 @@ def search(scope: MemoryScope, op: SearchOp, vector: bytes | None) -> Steps[Sear
         looked at, and one for ttls), where items expire meanwhile, or where several vectors of one item crowd the
         result.
     """
-    wanted = _Wanted(op.offset, op.limit)
+    wanted = Wanted(op.offset, op.limit)
     narrowed = narrow(op.filter, scope.settings.numbers)
     clauses = f"{scope_clause(scope.principal, op.namespace_prefix)} {narrowed.query}".rstrip()
 
@@ -69,28 +69,22 @@ def search(scope: MemoryScope, op: SearchOp, vector: bytes | None) -> Steps[Sear
         bare = in_order(scope.index, f"{clauses} @mark:{{{BARE}}}", most, sides=True)
         return [nearest(scope.index, clauses, vector, most), bare]
 
-    def fits(row: Sequence[bytes]) -> SearchItem | None:
-        item = _item(scope, row, is_scored=vector is not None)
-        if item.namespace[: len(op.namespace_prefix)] != tuple(op.namespace_prefix):
-            return None  # two scopes with one hash
-        return item if matches(item.value, op.filter) else None
-
     results = SearchResults()
     if wanted.limit:
-        pages = _Pages(scope, queries, fits, wanted, vector is not None)
+        pages = Pages(scope, queries, fitting(scope, op), wanted, vector is not None)
         results += yield from pages.collect(narrowed.whole, op.refresh_ttl)
     results.index_ready = scope.index.state.is_ready
     return results
 
 
 @dataclass(slots=True)
-class _Pages:
+class Pages:
     """Goes through what queries find, in ever larger steps."""
 
     scope: MemoryScope
     queries: Callable[[int], list[Query]]
     fits: Callable[[Sequence[bytes]], SearchItem | None]
-    wanted: _Wanted
+    wanted: Wanted
     with_vectors: bool
 
     def collect(self, is_whole: bool, refresh: bool) -> Steps[list[SearchItem]]:
@@ -132,10 +126,19 @@ class _Pages:
         return [item for _, (item, _) in kept]
 
 
-def _item(scope: MemoryScope, row: Sequence[bytes], *, is_scored: bool) -> SearchItem:
-    _, namespace = read_namespace(row[5])
-    score = 1.0 - float(row[1]) if is_scored and row[1] else None
-    return read_found(scope.serde, namespace, decode_key(row[6]), row[2:5], score)
+def fitting(scope: MemoryScope, op: SearchOp) -> Callable[[Sequence[bytes]], SearchItem | None]:
+    """Makes an item of a row (id, distance or b"", v, created, u, ns, k), or None if it is not asked for."""
+    prefix = tuple(op.namespace_prefix)
+
+    def fits(row: Sequence[bytes]) -> SearchItem | None:
+        owner, namespace = read_namespace(row[5])
+        if owner != scope.principal or namespace[: len(prefix)] != prefix:
+            return None  # two scopes with one hash
+        score = 1.0 - float(row[1]) if row[1] else None
+        item = read_found(scope.serde, namespace, decode_key(row[6]), row[2:5], score)
+        return item if matches(item.value, op.filter) else None
+
+    return fits
 
 
 # Namespaces ----------------------------------------------------------------------------------------------------------
@@ -148,7 +151,7 @@ def list_namespaces(scope: MemoryScope, op: ListNamespacesOp) -> Steps[list[Name
 
     Redis: 1 round trip; the server looks at every item below the longest prefix that is asked for without wildcards.
     """
-    wanted = _Wanted(op.offset, op.limit)
+    wanted = Wanted(op.offset, op.limit)
     conditions = op.match_conditions or ()
     known: Sequence[str] = ()
     for condition in conditions:

@@ -28,6 +28,7 @@ from rtmem.keys import Keys, scope_tag
 from rtmem.operations.functions import call
 from rtmem.operations.memory_filters import as_path, number_field
 from rtmem.operations.memory_items import SEPARATOR, SIDE, UNEMBEDDED
+from rtmem.operations.text_query import TextQuery
 from rtmem.steps import Argument, Batch, Embedder, R, Steps
 
 RESULTS_MAX: Final = 1_000_000  # of one query; the engine refuses more
@@ -282,22 +283,18 @@ def find(
 
     Redis: 1 round trip, FCALL rtmem_v1_memories_find; ttls included. 2 more when the index has been lost.
     """
-    yield from ensure(index)
-    for attempt in range(2):
+
+    def ask() -> Steps[list[Any]]:
         due = index.state.is_due()
         args: list[Argument] = [int(refresh), index.fingerprint if with_vectors else "", int(due), skip, take, enough]
         args += [len(fields), *fields]
         for query in queries:
             args += query.args
-        try:
-            reply = yield from call("rtmem_v1_memories_find", [index.alias], args)
-            break
-        except CommandError as exc:
-            if attempt or not _is_lost(exc):
-                raise
-            yield from _again(index)
-    if due:
-        index.state.is_ready, index.state.looked_s = reply[1] == b"1", index.state.clock()
+        found: list[Any] = yield from call("rtmem_v1_memories_find", [index.alias], args)
+        _note(index, due, found[1])
+        return found
+
+    reply = yield from with_index(index, ask)
     return Found(bool(reply[0]), int(reply[2]), reply[3:])
 
 
@@ -315,16 +312,49 @@ def namespaces(index: Index, clauses: str) -> Steps[list[bytes]]:
 
     Redis: 1 round trip, FCALL rtmem_v1_memories_namespaces; looks at every item that fits.
     """
-    yield from ensure(index)
-    text = f"{clauses} -@mark:{{{SIDE}}}"
-    try:
-        found: list[bytes] = yield from call("rtmem_v1_memories_namespaces", [], [index.alias, text])
-    except CommandError as exc:
-        if not _is_lost(exc):
-            raise
-        yield from _again(index)
-        found = yield from call("rtmem_v1_memories_namespaces", [], [index.alias, text])
+    args = [index.alias, f"{clauses} -@mark:{{{SIDE}}}"]
+    found: list[bytes] = yield from with_index(index, lambda: call("rtmem_v1_memories_namespaces", [], args))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """What several queries lead to, each with its own scores."""
+
+    scores: list[list[tuple[bytes, float]]]  # of each query: id, and what the engine gave it, best first
+    rows: dict[bytes, list[bytes]]  # id -> v, created, u, ns, k
+
+
+def side_by_side(index: Index, words: TextQuery | None, vector: tuple[str, bytes] | None, window: int) -> Steps[Lists]:
+    """The best of two queries: of one by words, and of one by a vector below some clauses; either may be None.
+
+    Redis: 1 round trip, FCALL rtmem_v1_memories_rank. Nobody's ttl is refreshed.
+    """
+    asked: list[Argument] = []
+    if words is not None:
+        params: list[Argument] = [part for name_and_word in words.params for part in name_and_word]
+        head = (index.alias, words.query, "NOCONTENT", "WITHSCORES", "SCORER", "BM25STD", "VERBATIM")
+        query = (*head, "LIMIT", 0, _checked(window), "DIALECT", 2, "TIMEOUT", 0, "PARAMS", len(params), *params)
+        asked += ["words", len(query), *query]
+    if vector is not None:
+        near = nearest(index, *vector, window).words
+        asked += ["vectors", len(near), *near]
+
+    def ask() -> Steps[list[Any]]:
+        due = index.state.is_due()
+        args: list[Argument] = [index.fingerprint if vector is not None else "", int(due), *asked]
+        found: list[Any] = yield from call("rtmem_v1_memories_rank", [index.alias], args)
+        _note(index, due, found[0])
+        return found
+
+    _, lists, rows = yield from with_index(index, ask)
+    scores = [[(each[n], float(each[n + 1])) for n in range(0, len(each), 2)] for each in lists]
+    return Lists(scores, {row[0]: row[1:] for row in rows})
+
+
+def _note(index: Index, due: bool, ready: bytes) -> None:
+    if due:
+        index.state.is_ready, index.state.looked_s = ready == b"1", index.state.clock()
 
 
 def unembedded(index: Index, clauses: str, most: int) -> Query:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
@@ -43,6 +43,8 @@ class AsyncRedisStore(Store):
         principal: str = "",
         serde: SerializerProtocol | None = None,
         settings: all_settings.Store | None = None,
+        ranking: Literal["vector", "hybrid"] | None = None,
+        retrieval: all_settings.Retrieval | None = None,
         ack: Ack | None = None,
         replicas: int | None = None,
     ) -> None:
@@ -52,6 +54,8 @@ class AsyncRedisStore(Store):
             principal=principal,
             serde=serde,
             settings=settings,
+            ranking=ranking,
+            retrieval=retrieval,
             ack=ack,
             replicas=replicas,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -38,10 +38,12 @@ class Store(BaseStore):
         principal: str,
         serde: SerializerProtocol | None,
         settings: all_settings.Store | None,
+        ranking: Literal["vector", "hybrid"] | None,
+        retrieval: all_settings.Retrieval | None,
         ack: Ack | None,
         replicas: int | None,
     ) -> None:
-        self.settings = store_settings(settings, ttl, ack, replicas)
+        self.settings = store_settings(settings, ttl, ack, replicas, ranking)
         embedder, fields = read_index(index)
         # LangGraph's own stores have these two, and programs look at them.
         self.index_config: IndexConfig | None = _index_config(index, embedder, fields)
@@ -53,6 +55,7 @@ class Store(BaseStore):
             keys=keys,
             serde=Serde(serde or JsonPlusSerializer(), self.settings.compress_bytes_min),
             index=Index(keys, self.settings, embedder),
+            retrieval=retrieval or all_settings.Retrieval(),
             fields=fields,
         )
         self.ttl_config: TTLConfig | None = {
@@ -119,7 +122,11 @@ def _index_config(index: Any, embedder: Embedder | None, fields: tuple[str, ...]
 
 
 def store_settings(
-    settings: all_settings.Store | None, ttl: Mapping[str, Any] | None, ack: Ack | None, replicas: int | None
+    settings: all_settings.Store | None,
+    ttl: Mapping[str, Any] | None,
+    ack: Ack | None,
+    replicas: int | None,
+    ranking: str | None,
 ) -> all_settings.Store:
     """`settings` with the constructor conventions of LangGraph's stores on top.
 
@@ -142,6 +149,10 @@ def store_settings(
             raise ConfigError(f"ttl['default_ttl'] is {minutes!r}: minutes above 0, or None for items that stay")
         changes["ttl_ms"] = max(1, round(minutes * 60_000)) if minutes else 0
         changes["refresh_on_read"] = bool(ttl.get("refresh_on_read", True))
+    if ranking not in (None, "vector", "hybrid"):
+        raise ConfigError(f"ranking is {ranking!r}: vector or hybrid")
+    if ranking is not None:
+        changes["ranking"] = ranking
     if ack is not None:
         changes["ack"] = ack
     if replicas is not None:

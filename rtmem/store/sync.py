@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.store.base import IndexConfig, Op, Result, TTLConfig
@@ -33,6 +33,8 @@ class RedisStore(Store):
         principal: whose items; nothing in a namespace can change it.
         serde: how values are written; LangGraph's JsonPlusSerializer.
         settings: section [store].
+        ranking: of a search by a query: "vector", as InMemoryStore ranks, or "hybrid", by words besides.
+        retrieval: section [retrieval], of ranking "hybrid".
         ack, replicas: what every write waits for.
     """
 
@@ -48,6 +50,8 @@ class RedisStore(Store):
         principal: str = "",
         serde: SerializerProtocol | None = None,
         settings: all_settings.Store | None = None,
+        ranking: Literal["vector", "hybrid"] | None = None,
+        retrieval: all_settings.Retrieval | None = None,
         ack: Ack | None = None,
         replicas: int | None = None,
     ) -> None:
@@ -57,6 +61,8 @@ class RedisStore(Store):
             principal=principal,
             serde=serde,
             settings=settings,
+            ranking=ranking,
+            retrieval=retrieval,
             ack=ack,
             replicas=replicas,
         )

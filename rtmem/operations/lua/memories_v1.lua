@@ -13,7 +13,7 @@
 --     scope     TAG: a hash for each prefix of the namespace, owner included
 --     eq        TAG: a hash for each scalar of the value with its path
 --     n_<path>  NUMERIC: a number of the value
---     s         TEXT: what can be searched for by words, stemmed by the client
+--     s         TEXT: what can be searched for by words, stemmed by the client; in stores that rank by them
 --     mark      TAG: `bare` no vector, `unembedded` there should be one, `side` see below
 --     vector_<fingerprint>   VECTOR: its name says whose it is, so vectors of two embedders cannot be compared
 --   HASH  rtmem:m:{<id>}:<n>, n = 1..sides: side documents
@@ -241,6 +241,32 @@ local function find(keys, argv)
   return reply
 end
 
+-- Runs queries side by side, for a ranking that is made of all their answers.
+-- KEYS 1 rtmem:memory
+-- ARGV 1 fingerprint, or '' without vectors  2 '1' to say whether the index is ready
+--      then 'words' or 'vectors', n, the n words of a query without FT.SEARCH; ...
+-- Replies {1 if ready or '' if not asked, {{id, score, id, score...}, ...}, {{id, v, created, u, ns, k}, ...}}
+local function rank(keys, argv)
+  if argv[1] ~= '' then check_embedder(keys[1], argv[1]) end
+  local lists, rows, seen, at = {}, {}, {}, 3
+  while at <= #argv do
+    local words = tonumber(argv[at + 1])
+    local reply, list = redis.call('FT.SEARCH', unpack(argv, at + 2, at + 1 + words)), {}
+    for n = 2, #reply, 2 do
+      local id, score = reply[n]:match('^(.-})') or reply[n], reply[n + 1]
+      list[n - 1], list[n] = id, argv[at] == 'vectors' and score[2] or score
+      if not seen[id] then
+        seen[id] = true
+        local row = read(id, false, {'ns', 'k'})
+        if row then rows[#rows + 1] = {id, unpack(row, 1, 5)} end
+      end
+    end
+    lists[#lists + 1] = list
+    at = at + 2 + words
+  end
+  return {argv[2] == '1' and is_ready(look_at(keys[1])) or '', lists, rows}
+end
+
 -- All namespaces that a query leads to, without repetition.
 -- ARGV 1 index  2 query   Replies {ns, ns, ...}
 local function namespaces(_, argv)
@@ -300,6 +326,7 @@ redis.register_function{function_name = 'rtmem_v1_memories_namespaces', callback
 -- Freeing, and reading, must work when Redis is full.
 redis.register_function{function_name = 'rtmem_v1_memories_setup', callback = setup, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_memories_find', callback = find, flags = {'allow-oom'}}
+redis.register_function{function_name = 'rtmem_v1_memories_rank', callback = rank, flags = {'no-writes'}}
 redis.register_function{function_name = 'rtmem_v1_memories_get', callback = get, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_memories_touch', callback = touch, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_memories_delete', callback = delete, flags = {'allow-oom'}}

@@ -1,0 +1,92 @@
+"""ranking="hybrid": words and meaning, fused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from langgraph.store.base import PutOp
+
+from rtmem.errors import ConfigError
+from tests.store.colours import AnyStore, Letters, Meter, Stores
+
+NS = ("users", "ann")
+TEXTS = {
+    "cat": "The cat sleeps on the windowsill",
+    "flight": "Flight LH-4417 leaves at noon",
+    "dog": "My dogs are barking at the postman",
+    "russian": "Мария переехала в Осло",
+}
+
+
+@pytest.fixture
+def hybrid(stores: Stores) -> Iterator[AnyStore]:
+    with stores.open(index={"embed": Letters(), "fields": ["text"]}, ranking="hybrid") as store:
+        store.batch([PutOp(NS, key, {"text": text, "n": n}) for n, (key, text) in enumerate(TEXTS.items())])
+        store.put(("users", "bob"), "other", {"text": "cat flight dog"})
+        yield store
+
+
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [("4417", "flight"), ("does any dog bark?", "dog"), ("переехать в осло", "russian"), ("windowsills", "cat")],
+)
+def test_a_word_is_found_in_another_form_of_it(hybrid: AnyStore, query: str, key: str) -> None:
+    found = hybrid.search(NS, query=query)
+    assert found[0].key == key
+    assert {item.key for item in found} == set(TEXTS)
+    assert found[0].score == pytest.approx(1.0)
+
+
+def test_hybrid_search_is_one_round_trip_and_pages_do_not_repeat(hybrid: AnyStore) -> None:
+    hybrid.put(NS, "bare", {"n": 9})
+    meter = Meter(hybrid)
+    pages = [hybrid.search(NS, query="dog cat", limit=2, offset=offset) for offset in (0, 2)]
+    assert meter.take() == 2
+    pages.append(hybrid.search(NS, query="dog cat", limit=2, offset=4))
+    assert meter.take() == 2  # what neither search finds
+    keys = [item.key for page in pages for item in page]
+    assert sorted(keys) == sorted([*TEXTS, "bare"])
+    assert keys[-1] == "bare"
+    assert pages[2][0].score is None
+
+
+def test_filters_hold_in_hybrid_search_too(hybrid: AnyStore) -> None:
+    for wanted in ({"n": {"$in": [0, 2]}}, {"n": {"$lt": 3, "$ne": 1}}):
+        assert {item.key for item in hybrid.search(NS, query="cat", filter=wanted)} == {"cat", "dog"}
+    assert [item.key for item in hybrid.search(("users", "bob"), query="cat")] == ["other"]
+
+
+def test_words_find_what_has_no_vector(stores: Stores) -> None:
+    letters = Letters()
+    with stores.open(index={"embed": letters, "fields": ["text"]}, ranking="hybrid") as store:
+        letters.broken = True
+        store.put(NS, "key", {"text": TEXTS["dog"]})
+        assert store.search(NS, query="barking")[0].score == pytest.approx(1.0)
+    with stores.open(ranking="hybrid", principal="no embedder") as store:
+        store.put(NS, "key", {"text": TEXTS["dog"]})
+        assert store.search(NS, query="barks")[0].score == pytest.approx(1.0)
+        assert store.search(NS, query="?!")[0].score is None
+
+
+@pytest.mark.parametrize(
+    "query", ["will|such|cat", "@scope:{*}", "*", "a) | (b", "\\", "🧠", "\0", "the of and", "x" * 9_999]
+)
+def test_a_question_is_no_syntax(hybrid: AnyStore, query: str) -> None:
+    assert {item.key for item in hybrid.search(NS, query=query)} == set(TEXTS)
+    assert {item.key for item in hybrid.search((), query=query, limit=3)} <= {*TEXTS, "other"}
+
+
+def test_a_search_begins_ttls_anew(stores: Stores, hybrid: AnyStore) -> None:
+    hybrid.put(NS, "short", {"text": "zebra"}, ttl=10)
+    (name,) = [key for key in stores.client.keys("rtmem:m:*") if stores.client.pttl(key) > 0]
+    stores.client.pexpire(name, 1_000)
+    assert hybrid.search(NS, query="zebra", limit=1, refresh_ttl=False)[0].key == "short"
+    assert stores.client.pttl(name) <= 1_000
+    assert hybrid.search(NS, query="zebra", limit=1)[0].key == "short"
+    assert stores.client.pttl(name) > 1_000
+
+
+def test_a_ranking_is_one_of_two(stores: Stores) -> None:
+    with pytest.raises(ConfigError, match="hybrid"), stores.open(ranking="magic"):
+        pass
