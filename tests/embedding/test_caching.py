@@ -130,6 +130,11 @@ def test_memory_is_bounded_and_the_least_recently_used_goes_first(counting: Coun
     assert embedder.cached_bytes == 3 * ENTRY
 
 
+def test_a_remembered_vector_does_not_keep_its_whole_batch_in_memory(embedder: CachingEmbedder) -> None:
+    embedder.embed([str(n) for n in range(50)])
+    assert all(vector.base is None for vector in embedder._known.values())
+
+
 def test_nothing_is_remembered_with_no_bytes(counting: Counting) -> None:
     embedder = CachingEmbedder(counting, 0)
     embedder.embed(["a"])
