@@ -9,6 +9,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from rtmem import settings as all_settings
+from rtmem.errors import ConfigError, UnsupportedError
 from rtmem.keys import Keys
 from rtmem.memory.counts import Counter, Tally, VerbCounts
 from rtmem.operations import durability
@@ -80,6 +81,18 @@ class FactMemory:
 
     def _durably(self, steps: Steps[R]) -> Steps[R]:
         return durability.durably(steps, self._promise)
+
+
+def checked_url(redis_url: str | None) -> str:
+    """The address of a Redis that can keep facts. Raises ConfigError, UnsupportedError."""
+    if not redis_url:
+        raise ConfigError("give redis_url or driver; `rtmem up --redis-only` runs an embedded Redis")
+    if redis_url.startswith("redis+cluster:"):
+        raise UnsupportedError(
+            "facts cannot be kept in a Redis Cluster, for those of one chain lie in several slots: give a standalone "
+            "Redis, or one behind Sentinel"
+        )
+    return redis_url
 
 
 def note(result: Any, tally: Tally) -> None:

@@ -10,8 +10,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from rtmem import settings as all_settings
 from rtmem.drivers import SyncDriver
-from rtmem.errors import ConfigError
-from rtmem.memory.base import FactMemory, note
+from rtmem.memory.base import FactMemory, checked_url, note
 from rtmem.memory.words import Bounds, Changes, Filters, Properties
 from rtmem.operations import fact_search, facts, vector_index
 from rtmem.operations.fact_items import Moment
@@ -60,10 +59,8 @@ class Memory(FactMemory):
             store=store,
             retrieval=retrieval,
         )
-        if driver is None and not redis_url:
-            raise ConfigError("give redis_url or driver; `rtmem up --redis-only` runs an embedded Redis")
         self._owns_driver = driver is None
-        self._driver = driver or SyncDriver.lazy(redis_url or "", redis)
+        self._driver = driver or SyncDriver.lazy(checked_url(redis_url), redis)
 
     @classmethod
     @contextmanager

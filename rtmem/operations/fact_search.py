@@ -6,7 +6,7 @@ Nothing that somebody wrote is ever query syntax: scopes, tags and properties ar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -156,9 +156,12 @@ def retrieve(
         found = Found((), (), {}, 0)
     else:
         found = yield from _find(scope, queries, "" if time_ms is None else time_ms, with_vectors=vector is not None)
-    lists = list(found.lists)
-    by_text = [] if words is None else found.ranked(lists.pop(0), words.bm25)
-    by_vector = [] if vector is None else found.ranked(lists.pop(0), lambda distance: 1.0 - distance)
+    candidates, lists = found.candidates(), list(found.lists)
+    by_text = by_vector = []
+    if words is not None:
+        by_text = [(candidates[fact_id], words.bm25(score)) for fact_id, score in lists.pop(0)]
+    if vector is not None:
+        by_vector = [(candidates[fact_id], 1.0 - distance) for fact_id, distance in lists.pop(0)]
     if vector is None or not all(fact.embedded for fact in found.facts.values()):
         # Words make a third of what is likely; where there is no meaning they are all there is to tell by.
         settings = msgspec.structs.replace(settings, confidence_min=settings.confidence_min / 3)
@@ -318,11 +321,9 @@ class Found:
         """When each fact was first written."""
         return {row[0].decode("ascii"): int(row[3]) for row in self.rows}
 
-    def ranked(
-        self, found: Sequence[tuple[str, float]], score: Callable[[float], float]
-    ) -> list[tuple[Candidate, float]]:
-        """A list as `retrieval` takes it."""
-        return [(_candidate(self.facts[fact_id]), score(raw)) for fact_id, raw in found]
+    def candidates(self) -> dict[str, Candidate]:
+        """The facts as `retrieval` takes them."""
+        return {fact_id: _candidate(fact) for fact_id, fact in self.facts.items()}
 
 
 def _candidate(fact: Fact) -> Candidate:

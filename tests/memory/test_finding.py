@@ -12,7 +12,15 @@ import pytest
 import redis
 
 from rtmem import settings as all_settings
-from rtmem.errors import EmbedderMismatchError, InvalidRequestError, ModuleMissingError, QueryError, RtmemError
+from rtmem.errors import (
+    ConfigError,
+    EmbedderMismatchError,
+    InvalidRequestError,
+    ModuleMissingError,
+    QueryError,
+    RtmemError,
+    UnsupportedError,
+)
 from rtmem.memory import AsyncMemory, Memory
 from rtmem.operations import retrieval
 from rtmem.records import Fact
@@ -401,3 +409,13 @@ def test_rows_that_make_no_sense_are_named(ann: Caller, world: World) -> None:
     with pytest.raises(RtmemError, match=fact.id):
         ann.read(fact.id)
     assert ann.forget(fact) == 1
+
+
+def test_a_cluster_is_refused_before_anything_is_sent(world: World) -> None:
+    with (
+        pytest.raises(UnsupportedError, match="standalone"),
+        world.open(url="redis+cluster://localhost:1", principal="ann"),
+    ):
+        pass
+    with pytest.raises(ConfigError, match="redis_url or driver"):
+        Memory()
