@@ -162,6 +162,37 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     history_max: Positive = 1_000  # facts in one chain that `history` answers and `forget` follows
 
 
+Reading = Literal["always", "relevant", "question", "never"]
+
+
+class Recall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """When an agent reads and writes its memory. [retrieval] says how what it reads is ranked."""
+
+    deadline_ms: Positive = 300  # of one recall, embedding included; after it the turn goes on without
+    semantic_read: Reading = "relevant"
+    semantic_write: Literal["tool", "never"] = "tool"
+    semantic_items_max: Positive = 6
+    semantic_tokens_max: Positive = 400  # of the framed text, for these alone
+    episodic_read: Reading = "question"
+    episodic_write: Literal["turn", "tool", "never"] = "tool"
+    episodic_items_max: Positive = 6
+    episodic_tokens_max: Positive = 400
+    procedural_read: Reading = "relevant"
+    procedural_write: Literal["tool", "never"] = "never"
+    procedural_items_max: Positive = 3
+    procedural_tokens_max: Positive = 300
+    preference_read: Reading = "always"
+    preference_write: Literal["tool", "never"] = "tool"
+    preference_items_max: Positive = 10
+    preference_tokens_max: Positive = 300
+    tool_deadline_ms: Positive = 3_000  # of one call of `remember`, `search_memory` or `forget` by the model
+    tool_items_max: Positive = 10  # in one answer of `search_memory`
+    tool_tokens_max: Positive = 800  # of that answer
+    keep_ms: NotNegative = 10_000  # so long a recall serves the turn it was made for, and a prefetch the next one
+    kept_max: Positive = 1_024  # threads of which one is kept
+    likeness_min: Share = 0.8  # share of words that what was prefetched and what was then asked must have in common
+
+
 class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The websocket gateway."""
 
@@ -212,6 +243,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     retrieval: Retrieval = Retrieval()
     embedding: Embedding = Embedding()
     memory: Memory = Memory()
+    recall: Recall = Recall()
     gateway: Gateway = Gateway()
     agent: Agent = Agent()
 

@@ -191,7 +191,7 @@ def _fitting(hits: Iterable[Hit], items_max: int, tokens_max: int) -> tuple[tupl
     """The best hits whose framing stays within both bounds, and that framing."""
     kept: list[Hit] = []
     lines: list[str] = []
-    size = len(_framed([]).encode())
+    size = FRAME_BYTES
     for hit in hits if items_max else ():
         line = _entry(hit)
         longer = size + len(line.encode()) + 1
@@ -201,7 +201,7 @@ def _fitting(hits: Iterable[Hit], items_max: int, tokens_max: int) -> tuple[tupl
             size = longer
             if len(kept) == items_max:
                 break
-    return tuple(kept), _framed(lines) if kept else framing(())
+    return tuple(kept), framed(lines)
 
 
 # For the prompt ------------------------------------------------------------------------------------------------------
@@ -224,18 +224,29 @@ def framing(hits: Sequence[Hit]) -> str:
     A memory is what somebody once said, and that somebody may have written it for this model. Each is one JSON line in
     which `<` and line ends are escapes, so none can hold the end of the block or begin a line of its own.
     """
-    return _framed([_entry(hit) for hit in hits] or [_NOTHING])
+    return framed([_entry(hit) for hit in hits])
 
 
-def _framed(lines: Sequence[str]) -> str:
-    return "\n".join((_BEGIN, _WARNING, *lines, _END))
+def framed(notes: Sequence[str]) -> str:
+    """Lines that `note` made, as such a block."""
+    return "\n".join((_BEGIN, _WARNING, *(notes or (_NOTHING,)), _END))
+
+
+FRAME_BYTES: Final = len(framed([""]).encode()) - 1
+"""What a block costs beside its notes, each of which has a line end too."""
+
+
+def note(text: str, time_ms: int | None = None, memory_id: str = "") -> str:
+    """One memory as a line of a block; with an id, for who may want to change it."""
+    told = {"id": memory_id} if memory_id else {}
+    told["note"] = text.encode("utf-8", "replace").decode()  # JSON has no lone surrogates
+    if time_ms is not None:
+        told["from"] = _day(time_ms)
+    return _UNSAFE.sub(_escaped, orjson.dumps(told).decode())
 
 
 def _entry(hit: Hit) -> str:
-    note = {"note": hit.candidate.text.encode("utf-8", "replace").decode()}  # JSON has no lone surrogates
-    if hit.candidate.time_ms is not None:
-        note["from"] = _day(hit.candidate.time_ms)
-    return _UNSAFE.sub(_escaped, orjson.dumps(note).decode())
+    return note(hit.candidate.text, hit.candidate.time_ms)
 
 
 def _escaped(found: re.Match[str]) -> str:

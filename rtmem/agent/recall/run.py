@@ -1,0 +1,51 @@
+"""Whose memory a run may use: what its gateway says, or what the agent was made with; never what a message says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from langchain_core.runnables.config import ensure_config
+
+from rtmem.agent.recall.recall import Recall
+from rtmem.errors import ConfigError
+
+SERVED: Final = "__rtmem_served"
+"""In `configurable` of a run. Names that begin so are never a client's to set, and no checkpoint keeps them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a gateway tells the run of an authenticated principal."""
+
+    principal: str
+    recall: Callable[[], Recall]  # the gateway's own memory, bound to that principal
+
+
+def recall_of_run(given: Recall | None) -> Recall:
+    """The memory of the run at work, for its principal.
+
+    Behind a gateway that is who was authenticated, whoever `given` was made for.
+
+    Raises:
+        ConfigError: the agent was made without a memory, and runs behind no gateway.
+    """
+    served = _configurable().get(SERVED)
+    if isinstance(served, Served):
+        return served.recall() if given is None else given.bind(served.principal)
+    if given is None:
+        raise ConfigError(
+            "this agent has no memory: make it with RecallMiddleware(memory), or serve it with `rtmem serve`, which "
+            "brings one for whoever is authenticated"
+        )
+    return given
+
+
+def thread_of_run() -> str:
+    """The thread_id of the run at work; empty if it has none."""
+    return str(_configurable().get("thread_id") or "")
+
+
+def _configurable() -> Mapping[str, Any]:
+    return ensure_config().get("configurable") or {}
