@@ -7,6 +7,7 @@ import os
 import queue
 import select
 import socket
+import ssl
 import time
 from collections import deque
 from typing import Any
@@ -27,6 +28,7 @@ from rtmem.settings import Redis
 from rtmem.steps import Batch, Begin, Begun, Compute, Embed, Embedder, R, Request, Shared, Steps
 
 _READ_BYTES = 256 * 1024
+_PIECES_AT_ONCE = 64  # of one sendmsg; Linux takes 1,024
 
 
 class SyncDriver:
@@ -182,9 +184,7 @@ class _Wire:
     def exchange(self, pieces: list[wire.Piece], count: int, deadline: float) -> list[Any]:
         replies: list[Any] = []
         try:
-            self.socket.settimeout(_remaining_s(deadline))
-            for piece in pieces:
-                self.socket.sendall(piece)
+            self._send(pieces, deadline)
             while len(replies) < count:
                 reply = self.reader.gets()
                 if reply is wire.NOTHING:
@@ -209,6 +209,22 @@ class _Wire:
                 sent=True,
             ) from exc
         return replies
+
+    def _send(self, pieces: list[wire.Piece], deadline: float) -> None:
+        if len(pieces) == 1 or isinstance(self.socket, ssl.SSLSocket):
+            for piece in pieces:
+                self.socket.settimeout(_remaining_s(deadline))
+                self.socket.sendall(piece)
+            return
+        # Together: a server that is woken by the words before a value reads them alone (1 MB: 0.1 ms).
+        rest = [memoryview(piece) for piece in pieces]
+        while rest:
+            self.socket.settimeout(_remaining_s(deadline))
+            sent = self.socket.sendmsg(rest[:_PIECES_AT_ONCE])
+            while rest and sent >= len(rest[0]):
+                sent -= len(rest.pop(0))
+            if sent:
+                rest[0] = rest[0][sent:]
 
     def close(self) -> None:
         self.connection.disconnect()

@@ -94,6 +94,21 @@ async def test_a_frozen_server_exceeds_the_deadline_and_replies_stay_in_step(col
             assert await talker.answer(("ECHO", number)) == [b"%d" % number]
 
 
+@pytest.mark.parametrize("sizes", [(20_000, 0, 3_000_000, 5, 16_384), (16_384,) * 200], ids=["mixed", "many"])
+async def test_values_of_any_size_arrive_as_they_were_sent(
+    colour: Colour, redis_url: str, sizes: tuple[int, ...]
+) -> None:
+    values = [bytes([number]) * size for number, size in enumerate(sizes)]
+    async with talking(colour, redis_url) as talker:
+        echoes = [("ECHO", memoryview(value)) for value in values]
+        assert await talker.answer(*echoes) == values
+        assert await talker.answer(("RPUSH", "list", *values), ("LRANGE", "list", 0, -1), ("DEL", "list")) == [
+            len(values),
+            values,
+            1,
+        ]
+
+
 async def test_a_batch_may_have_a_deadline_of_its_own(colour: Colour, sleepy: Process) -> None:
     async with talking(colour, sleepy.url, deadline_ms=60_000) as talker:
         with pytest.raises(DeadlineExceededError, match="within the deadline"):
