@@ -10,6 +10,7 @@ else's id and one that never existed get the same 404.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,8 +18,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Send
 
-from rtmem.errors import InvalidRequestError, MalformedFrameError, TooLargeError
+from rtmem.errors import InvalidRequestError, MalformedFrameError, RtmemError, TooLargeError
 from rtmem.gateway import protocol
 from rtmem.operations.pointer_values import JSON
 from rtmem.operations.pointers import Opened, open_pointer
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from rtmem.gateway.app import Gateway
     from rtmem.gateway.http import Endpoint
 
+_logger: Final = logging.getLogger(__name__)
 _SLICE: Final = frozenset({"unit", "start", "count", "characters_max", "continuation"})
 _STATE_BYTES_MIN: Final = 1_024
 _SAFE: Final = {
@@ -96,7 +99,7 @@ class PointerHttp:
         first, stop = asked
         if stop - first < total:
             headers["content-range"] = f"bytes {first}-{stop - 1}/{total}"
-        return StreamingResponse(
+        return _Download(
             self._parts(opened, first, stop),
             206 if stop - first < total else 200,
             {**headers, "content-length": str(stop - first)},
@@ -130,6 +133,17 @@ class PointerHttp:
             f"a value of more than {limit} bytes: send it in parts, or raise upload_bytes_max in [gateway]",
             bytes_max=limit,
         )
+
+
+class _Download(StreamingResponse):
+    """A value on its way out. One that ends in the middle (deleted, damaged, Redis away) ends the connection, so that
+    its client does not take a part for the whole; what it was is a line in the log, and no traceback."""
+
+    async def stream_response(self, send: Send) -> None:
+        try:
+            await super().stream_response(send)
+        except RtmemError as exc:
+            _logger.warning("a download was broken off: %s", exc)
 
 
 def _value_of(body: bytearray, media_type: str, json_bytes_max: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, TypedDict
 
 import httpx
@@ -27,6 +28,10 @@ LOG = "".join(TEXT % number for number in range(20_000))  # about 550 KB, severa
 
 def client_of(served: Served, token: str = "token-of-alice") -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=served.url, headers={"authorization": f"Bearer {token}"}, timeout=120)
+
+
+async def all_of(parts: AsyncIterator[bytes]) -> bytes:
+    return b"".join([part async for part in parts])
 
 
 async def post(client: httpx.AsyncClient, body: bytes | str, media_type: str, **query: Any) -> dict[str, Any]:
@@ -141,6 +146,22 @@ async def test_a_part_is_asked_for_in_lines_items_or_characters_and_goes_on_with
             refused = await client.get(log, params=wrong)
             assert refused.status_code == 400
             assert len(refused.content) < 1_000
+
+
+async def test_a_value_that_is_deleted_while_it_is_downloaded_is_never_taken_for_a_shorter_one(
+    serve_gateway: ServeGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = bytes(24 * 1024 * 1024)  # more than all buffers on the way hold
+    async with serve_gateway() as served, client_of(served) as client:
+        pointer = (await post(client, body, "application/octet-stream"))["id"]
+        async with client.stream("GET", f"/pointers/{pointer}") as response:
+            parts = response.aiter_bytes(65_536)
+            assert len(await anext(parts)) == 65_536
+            assert await served.gateway.pointers.bind("alice").delete(pointer)
+            with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
+                await all_of(parts)
+    assert f"a download was broken off: no pointer '{pointer}'" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 async def test_somebody_elses_pointer_and_one_that_never_was_are_the_same_404(serve_gateway: ServeGateway) -> None:

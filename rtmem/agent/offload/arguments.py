@@ -5,6 +5,7 @@ Only where a tool asks for it. An id that stands in any other argument is text, 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from copy import copy
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final, get_args
 
-import orjson
 from langchain_core.tools import BaseTool, ToolException
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
@@ -159,8 +159,8 @@ def _json_in(value: Any) -> Any:
     if type(value) is not str or not value[:64].lstrip().startswith(("[", "{")):
         return None
     try:
-        return orjson.loads(value)
-    except ValueError:
+        return json.loads(value)  # not orjson, which reads an integer of more than 64 bits as a float near it
+    except (ValueError, RecursionError):
         return None
 
 

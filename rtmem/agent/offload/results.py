@@ -16,6 +16,7 @@ would lose that too. Errors of Redis rise, like those of the saver beside it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -224,6 +225,11 @@ def _as_json(value: Any) -> Any:
     options = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
     try:
         return orjson.loads(orjson.dumps(value, _model_or_text, options))
+    except (TypeError, ValueError, RecursionError):
+        pass
+    try:
+        # Integers above 64 bits, half a surrogate pair, deep nesting: as the JSON text that the model would have read.
+        return json.dumps(value, default=_model_or_text, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         return str(value)
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from rtmem.agent import ByPointer, ToolPointers
 from rtmem.errors import ConfigError
-from tests.agent.offload.worlds import World
+from tests.agent.offload.worlds import World, pointer_in
 
 ROWS = [{"id": number, "price": number / 4} for number in range(500)]
 ABSENT = "mp_" + "a" * 26
@@ -116,6 +116,23 @@ def test_values_are_coerced_as_if_the_model_had_written_them(world: World) -> No
     with world.pointers() as pointers:
         pointer = world.now(pointers.offload(ROWS, thread_id="t1"))
         assert world.call(ToolPointers(pointers).wrap(first), {"rows": pointer.id}).content == "Row(id=0, price=0.0)"
+
+
+def test_integers_of_more_than_64_bits_reach_a_tool_as_they_were(world: World) -> None:
+    @tool
+    def last(numbers: Annotated[list[int], ByPointer]) -> str:
+        """Tell the last."""
+        return str(numbers[-1])
+
+    @tool
+    def powers() -> list[int]:
+        """Powers of ten."""
+        return [10**number for number in range(100)]
+
+    with world.pointers() as pointers:
+        edge = ToolPointers(pointers)
+        pointer = pointer_in(world.call(edge.wrap(powers), {}).content)
+        assert world.call(edge.wrap(last), {"numbers": pointer}).content == str(10**99)
 
 
 @pytest.mark.parametrize("schema", ["model", "JSON"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import json
 from typing import Annotated, Any
 
 import pytest
@@ -51,6 +52,17 @@ def test_rows_of_a_database_cursor_become_arrays_that_a_model_can_look_into(worl
         pointer = pointer_in(world.call(edge.wrap(returning([(1, "a", when)] * 1_000)), {}).content)
         assert world.now(pointers.resolve(pointer)) == [[1, "a", "2026-11-30"]] * 1_000
         assert world.call(edge.tools[2], {"pointer": pointer, "expression": "[0][2]"}).content == '"2026-11-30"'
+
+
+@pytest.mark.parametrize(
+    "value", [{"id": 10**30, "text": "x" * 5_000}, ["\ud800" * 5_000]], ids=["integer", "surrogate"]
+)
+def test_json_that_cannot_be_kept_as_json_is_kept_as_the_text_that_a_model_would_have_read(
+    world: World, value: Any
+) -> None:
+    with world.pointers() as pointers:
+        pointer = pointer_in(world.call(ToolPointers(pointers).wrap(returning(value)), {}).content)
+        assert json.loads(world.now(pointers.resolve(pointer))) == value
 
 
 def test_numbers_that_are_none_reach_the_next_tool(world: World) -> None:

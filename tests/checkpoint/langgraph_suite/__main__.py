@@ -2,6 +2,7 @@
 
     python tests/checkpoint/langgraph_suite --saver full
     python tests/checkpoint/langgraph_suite --saver shallow --filter "test_pregel.py and interrupt"
+    python tests/checkpoint/langgraph_suite --saver full --offload-bytes-min 64  # nearly everything lies at pointers
 
 Downloads the source distribution of the installed LangGraph once (its `tests/` are not in the wheel), unpacks the tests
 beside the *installed* package, runs them against an embedded Redis and compares what failed with what is expected:
@@ -64,7 +65,9 @@ def redis_server(saver: str) -> Iterator[str]:
         yield server.url
 
 
-def run(suite: Path, saver: str, redis_url: str, arguments: list[str], *, quiet: bool = False) -> Outcome:
+def run(
+    suite: Path, saver: str, redis_url: str, arguments: list[str], *, offload_bytes_min: int = 0, quiet: bool = False
+) -> Outcome:
     """Run pytest on `suite` with `saver` attached; `arguments` choose the tests."""
     with tempfile.TemporaryDirectory() as scratch:
         outcomes = Path(scratch) / "outcomes.jsonl"
@@ -76,6 +79,7 @@ def run(suite: Path, saver: str, redis_url: str, arguments: list[str], *, quiet:
             "SUITE_SAVER": saver,
             "SUITE_REDIS_URL": redis_url,
             "SUITE_OUTCOMES": str(outcomes),
+            "SUITE_OFFLOAD_BYTES_MIN": str(offload_bytes_min),
         }
         command = [sys.executable, "-m", "pytest", "-c", "pytest.ini", "-p", "saver_plugin", "-p", "no:cacheprovider"]
         # Native: every other style parses the whole test file, ten thousand lines, for every frame of every failure.
@@ -88,9 +92,11 @@ def run(suite: Path, saver: str, redis_url: str, arguments: list[str], *, quiet:
         return result
 
 
-def again(suite: Path, saver: str, redis_url: str, tests: set[str]) -> Outcome:
+def again(suite: Path, saver: str, redis_url: str, tests: set[str], offload_bytes_min: int = 0) -> Outcome:
     """Run some tests once more, and only these."""
-    return run(suite, saver, redis_url, sorted(tests), quiet=True) if tests else Outcome()
+    if not tests:
+        return Outcome()
+    return run(suite, saver, redis_url, sorted(tests), offload_bytes_min=offload_bytes_min, quiet=True)
 
 
 def read(outcomes: Path) -> Outcome:
@@ -144,6 +150,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--saver", choices=SAVERS, default="full")
     parser.add_argument("--filter", default="", help='pytest -k expression on top, for instance "test_pregel.py"')
+    parser.add_argument("--offload-bytes-min", type=int, default=0, help="option of the saver; 0: nothing is moved out")
     parser.add_argument("--json", type=Path, help="write every outcome here")
     parser.add_argument("--cache", type=Path, default=CACHE, help="where the download is kept")
     given = parser.parse_args()
@@ -152,12 +159,13 @@ def main() -> int:
     try:
         suite = unpacked_tests(given.cache, PACKAGE)
         with redis_server(given.saver) as url:
-            result = run(suite, given.saver, url, ["tests", "-k", selection])
+            least = given.offload_bytes_min
+            result = run(suite, given.saver, url, ["tests", "-k", selection], offload_bytes_min=least)
             suspects = result.failed.keys() - expected_failures(given.saver).keys()
             environment = set(again(suite, "sqlite", "", suspects).failed)
             timing: set[str] = set()
             for _ in range(RERUNS_MAX):
-                timing |= again(suite, given.saver, url, suspects - environment - timing).passed
+                timing |= again(suite, given.saver, url, suspects - environment - timing, least).passed
     except SuiteError as exc:
         print(f"suite could not be run: {exc}", file=sys.stderr)
         return 2

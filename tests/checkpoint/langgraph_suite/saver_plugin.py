@@ -5,8 +5,8 @@ managers `_checkpointer_sqlite` and `_checkpointer_sqlite_aio` by name and looks
 replacing the two names in its namespace attaches a saver to every test without editing a line of theirs.
 
 What to attach is told by the environment, because this process is a child: SUITE_SAVER names an entry of `SAVERS`,
-SUITE_REDIS_URL is a server of our own that may be flushed before every test, SUITE_OUTCOMES is where the outcome of
-each test is appended as a line of JSON.
+SUITE_REDIS_URL is a server of our own that may be flushed before every test, SUITE_OFFLOAD_BYTES_MIN is an option of
+our savers, SUITE_OUTCOMES is where the outcome of each test is appended as a line of JSON.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from typing import Any
 import pytest
 import redis
 
+_OFFLOAD_BYTES_MIN = int(os.environ.get("SUITE_OFFLOAD_BYTES_MIN", "0"))
+
 
 @contextmanager
 def _rtmem_full() -> Iterator[Any]:
     from rtmem.checkpoint import RedisSaver
 
-    with RedisSaver.from_conn_string(_flushed()) as saver:
+    with RedisSaver.from_conn_string(_flushed(), offload_bytes_min=_OFFLOAD_BYTES_MIN) as saver:
         saver.setup()
         yield saver
 
@@ -36,7 +38,7 @@ def _rtmem_full() -> Iterator[Any]:
 async def _rtmem_full_async() -> AsyncIterator[Any]:
     from rtmem.checkpoint import AsyncRedisSaver
 
-    async with AsyncRedisSaver.from_conn_string(_flushed()) as saver:
+    async with AsyncRedisSaver.from_conn_string(_flushed(), offload_bytes_min=_OFFLOAD_BYTES_MIN) as saver:
         await saver.asetup()
         yield saver
 
@@ -45,7 +47,7 @@ async def _rtmem_full_async() -> AsyncIterator[Any]:
 def _rtmem_shallow() -> Iterator[Any]:
     from rtmem.checkpoint import ShallowRedisSaver
 
-    with ShallowRedisSaver.from_conn_string(_flushed()) as saver:
+    with ShallowRedisSaver.from_conn_string(_flushed(), offload_bytes_min=_OFFLOAD_BYTES_MIN) as saver:
         saver.setup()
         yield saver
 
@@ -54,7 +56,7 @@ def _rtmem_shallow() -> Iterator[Any]:
 async def _rtmem_shallow_async() -> AsyncIterator[Any]:
     from rtmem.checkpoint import AsyncShallowRedisSaver
 
-    async with AsyncShallowRedisSaver.from_conn_string(_flushed()) as saver:
+    async with AsyncShallowRedisSaver.from_conn_string(_flushed(), offload_bytes_min=_OFFLOAD_BYTES_MIN) as saver:
         await saver.asetup()
         yield saver
 
