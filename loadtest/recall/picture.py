@@ -55,6 +55,7 @@ def _draw_recall(panel: Any, found: Found) -> None:
             name, (DEPTH_MAX, place), (5, 0), textcoords="offset points", fontsize=8, va="center", color=colour
         )
     panel.set_xlim(1, DEPTH_MAX * 1.32)
+    panel.margins(y=0.09)
     panel.set_xticks([1, *DEPTHS])
     panel.set_xlabel("turns that are looked at")
     panel.set_title(f"share of the evidence among them, {len(questions)} questions", fontsize=10)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadtest.recall.memory import WINDOW_MAX
-from loadtest.recall.scoring import DEPTHS, mean_at, recalls
+from loadtest.recall.scoring import DEPTH_MAX, DEPTHS, mean_at, recalls
 from rtmem.operations.retrieval import Ranked, rank
 from rtmem.settings import Retrieval
 
@@ -55,7 +55,7 @@ def ranking(name: str, settings: Retrieval, asked: Asked) -> list[str]:
         return asked.ranked
     text = [] if name == VECTORS else asked.text
     vector = [] if name == BM25 else asked.vector
-    return [hit.candidate.id for hit in rank(text, vector, asked.now_ms, settings)]
+    return [hit.candidate.id for hit in rank(text, vector, asked.now_ms, settings, hits_max=DEPTH_MAX)]
 
 
 def recall_of(name: str, settings: Retrieval, questions: Sequence[Asked]) -> NDArray[np.float64]:
@@ -66,7 +66,7 @@ def recall_of(name: str, settings: Retrieval, questions: Sequence[Asked]) -> NDA
 def grid() -> Iterator[Retrieval]:
     """What the defaults were chosen from."""
     for alpha, window, sharpness, smoothing, span in itertools.product(
-        (0.3, 0.4, 0.5, 0.6), (30, 50, 100), (1.0, 2.0, 3.0), (0.0, 0.2, 0.3, 0.4), (1, 2, 3)
+        (0.3, 0.4, 0.5), (30, 50, 100), (1.0, 2.0, 3.0), (0.0, 0.3, 0.4), (1, 2, 3)
     ):
         if smoothing or span == 1:
             yield msgspec.structs.replace(

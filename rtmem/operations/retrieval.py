@@ -24,7 +24,7 @@ from rtmem.operations.pointer_previews import estimate_tokens
 from rtmem.settings import Retrieval
 
 _EVIDENCE_HITS: Final = 2
-"""Of the text list so many are looked at for the words of the question; of five, AUC is .996 too, at twice the cost."""
+"""Of the text list, so many are looked at for the words of the question; five tell no more, and take twice as long."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS: Final = 253_402_300_799_000  # the end of the year 9999; dates end there

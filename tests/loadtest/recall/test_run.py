@@ -57,7 +57,7 @@ def test_evidence_that_is_badly_written_is_split_or_dropped(file: Path) -> None:
 
 def test_a_run_tells_what_was_chosen_on_from_what_was_held_out(file: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "loadtest", "recall", "--locomo", str(file), "--seed", "5"]
-    command += ["--out", str(tmp_path), "--vectors", str(tmp_path / "vectors")]
+    command += ["--choose", "--out", str(tmp_path), "--vectors", str(tmp_path / "vectors")]
     environ = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environ)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -70,6 +70,7 @@ def test_a_run_tells_what_was_chosen_on_from_what_was_held_out(file: Path, tmp_p
     ours = chosen_on.row("rtmem")
     assert ours is not None
     assert ours.facts["R@ 5"] == 1.0
+    assert any("(defaults)" in row.contender for row in report.experiments[-1].rows)
     assert [verdict.passed for verdict in report.verdicts] == [True] * 3
     assert (tmp_path / "recall.png").stat().st_size > 10_000
     assert list((tmp_path / "vectors").glob("*.npz"))
