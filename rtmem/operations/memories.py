@@ -94,7 +94,7 @@ def batch(scope: MemoryScope, ops: Iterable[Op]) -> Steps[list[Result]]:
     replies = yield from calls([_get(scope, op) for op in gets.values()] + writes)
     for (n, op), reply in zip(gets.items(), replies, strict=False):
         results[n] = _read(scope, op, reply)
-    if any(type(reply) is list and reply[1] == 0 for reply in replies[len(gets) :]):
+    if scope.index.state.has_engine and any(type(reply) is list and reply[1] == 0 for reply in replies[len(gets) :]):
         # Somebody flushed the database, and the index with it: what was just written is not in the new one for sure.
         yield from vector_index.setup(scope.index)
         yield from calls(writes)
@@ -261,9 +261,11 @@ def _put(scope: MemoryScope, draft: _Draft) -> Command:
         own += ["s", stemmed("\n".join(draft.texts))]
     if not draft.vectors:
         own += ["mark", BARE if draft.vectors is not None else f"{BARE}{SEPARATOR}{UNEMBEDDED}"]
-    vectors = draft.vectors or []
-    keys = (2, key, scope.index.alias) if vectors else (1, key)
-    head = (scope.index.vector_field, scope.index.fingerprint, scope.index.dims, draft.ttl_ms, len(vectors), *vectors)
+    first, *sides = draft.vectors or [b""]
+    if first:
+        own += [scope.index.vector_field, first]
+    keys = (2, key, scope.index.alias) if first else (1, key)
+    head = (scope.index.vector_field, scope.index.fingerprint, scope.index.dims, draft.ttl_ms, len(sides), *sides)
     return ("FCALL", "rtmem_v1_memories_put", *keys, *head, len(common), *common, *own)
 
 

@@ -6,11 +6,11 @@ $lt $lte`, and `$in` besides. The server is asked for a part of it, exactly, and
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 
@@ -32,7 +32,7 @@ OPERATORS: Final = ("$eq", "$ne", "$in", *_RANGES)
 
 
 def equality_tag(path: Path, scalar: Any) -> str | None:
-    """What stands in the index for `scalar` at `path`: 80 bits, in letters that no query gives a meaning.
+    """What stands in the index for `scalar` at `path`: 80 bits, as hex, which no query gives a meaning.
 
     Equal scalars have one tag, as Python has them equal: 1, 1.0 and True. None for what has none: a text too long, NaN,
     None (which a filter also finds where nothing is) and whatever is no JSON scalar.
@@ -47,10 +47,15 @@ def equality_tag(path: Path, scalar: Any) -> str | None:
         text = f"n{int(scalar) if scalar == int(scalar) else float(scalar)!r}"
     else:
         return None
-    whole = "/".join((*map(escape, path), "", text)).encode("utf-8", "surrogatepass")
-    return base64.b32encode(blake2b(whole, digest_size=10).digest()).decode("ascii").lower()
+    return blake2b((_written(path) + text).encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
 
 
+@lru_cache(maxsize=4096)
+def _written(path: Path) -> str:
+    return "/".join((*map(escape, path), "", ""))
+
+
+@lru_cache(maxsize=4096)
 def number_field(path: Path) -> str:
     """The name of the NUMERIC field for `path`."""
     name = "n_" + "__".join(path)

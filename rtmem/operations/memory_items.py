@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
@@ -22,6 +23,7 @@ SEPARATOR: Final = "\x1f"  # between the tags of one field
 BARE, UNEMBEDDED, SIDE = "bare", "unembedded", "side"
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SHORT_BYTES: Final = 512
 _PAYLOAD_MIN: Final = 3  # v, created, u
 
 
@@ -32,8 +34,15 @@ def write_namespace(principal: str, namespace: Sequence[str]) -> str:
 
 def read_namespace(stored: bytes) -> tuple[str, Namespace]:
     """Owner and namespace that `write_namespace` was given."""
+    return _read_short(stored) if len(stored) < _SHORT_BYTES else _read(stored)
+
+
+def _read(stored: bytes) -> tuple[str, Namespace]:
     owner, *labels = stored.decode("ascii").split("/")
     return unescape(owner), tuple(map(unescape, labels))
+
+
+_read_short = lru_cache(maxsize=4096)(_read)  # the items of a search have few
 
 
 def texts_of(value: Mapping[str, Any], paths: Iterable[str]) -> list[str]:

@@ -70,37 +70,52 @@ end
 -- Writing -------------------------------------------------------------------
 
 local function set_vectors(key, field, vectors, common)
-  for n = 2, #vectors do
+  -- vectors[1] is the item's own.
+  for n = 2, table.maxn(vectors) do
     set_fields(key .. ':' .. n - 1, {field, vectors[n], 'mark', 'side'})
     set_fields(key .. ':' .. n - 1, common)
   end
 end
 
+-- What an item has and its new value has not. Before the new fields are set, so that the item is indexed once.
+local function drop_stale(key, u, argv, first, sides)
+  local _, _, sides_before = open_u(u)
+  for n = sides + 1, sides_before do redis.call('DEL', key .. ':' .. n) end
+  local kept = {created = true, u = true}
+  for n = first, #argv, 2 do kept[argv[n]] = true end
+  for _, name in ipairs(redis.call('HKEYS', key)) do
+    if not kept[name] then return redis.call('DEL', key) end
+  end
+end
+
 -- KEYS 1 item  2 rtmem:memory, if there are vectors
--- ARGV 1 vector field  2 fingerprint  3 dims  4 ttl_ms or 0  5 how many vectors, vectors...
+-- ARGV 1 vector field  2 fingerprint  3 dims  4 ttl_ms or 0  5 how many vectors besides the first, vectors...
 --      then how many of the following strings, name, value, name, value...: what side documents carry too
---      then name, value, name, value...: what only the item carries
+--      then name, value, name, value...: what only the item carries, its first vector included
 -- Replies {created, 1 if the index is there}
 local function put(keys, argv)
-  local key, ttl_ms, count = keys[1], tonumber(argv[4]), tonumber(argv[5])
+  local key, ttl_ms, sides = keys[1], tonumber(argv[4]), tonumber(argv[5])
   local indexed, remade = 1, false
   if keys[2] then indexed, remade = check_embedder(keys[2], argv[2], argv[3]) end
   local old = redis.call('HMGET', key, 'created', 'u')
-  if old[2] then drop(key, old[2]) end
+  local first = 7 + sides
+  if old[2] then drop_stale(key, old[2], argv, first, sides) end
   local now = now_us()
-  local created = old[1] or now
-  local vectors, common = {}, {}
-  for n = 1, count do vectors[n] = argv[5 + n] end
-  local at = 6 + count
-  local common_end = at + tonumber(argv[at])
-  for n = at + 1, common_end do common[#common + 1] = argv[n] end
-  local sides = math.max(count - 1, 0)
-  local fields = {'created', created, 'u', now .. ' ' .. argv[4] .. ' ' .. sides}
-  if count > 0 then fields[5], fields[6] = argv[1], vectors[1] end
-  for n = at + 1, #argv do fields[#fields + 1] = argv[n] end
-  set_fields(key, fields)
-  set_vectors(key, argv[1], vectors, common)
-  if ttl_ms > 0 then expire(key, ttl_ms, sides) end
+  local created, u = old[1] or now, now .. ' ' .. argv[4] .. ' ' .. sides
+  -- Lua cannot pass on more than some 8,000 arguments.
+  redis.call('HSET', key, 'created', created, 'u', u, unpack(argv, first, math.min(first + 3999, #argv)))
+  for n = first + 4000, #argv, 4000 do redis.call('HSET', key, unpack(argv, n, math.min(n + 3999, #argv))) end
+  if sides > 0 then
+    local common, vectors = {unpack(argv, first, first + math.min(tonumber(argv[first - 1]), 4000) - 1)}, {}
+    for n = 1, sides do vectors[n + 1] = argv[5 + n] end
+    set_vectors(key, argv[1], vectors, common)
+  end
+  if ttl_ms > 0 then
+    expire(key, ttl_ms, sides)
+  elseif old[2] then
+    redis.call('PERSIST', key)
+    for n = 1, sides do redis.call('PERSIST', key .. ':' .. n) end
+  end
   if remade then redis.call('SADD', keys[2] .. ':again', key) end
   return {created, indexed}
 end
@@ -119,7 +134,7 @@ local function embed(keys, argv)
   for n = 5, #argv do vectors[#vectors + 1] = argv[n] end
   local all = redis.call('HGETALL', key)
   for n = 1, #all, 2 do
-    if all[n]:sub(1, 2) == 'n_' then common[#common + 1], common[#common + 2] = all[n], all[n + 1] end
+    if all[n]:find('^nx?_') then common[#common + 1], common[#common + 2] = all[n], all[n + 1] end
   end
   sides = math.max(#vectors - 1, 0)
   redis.call('HDEL', key, 'mark')
