@@ -80,7 +80,8 @@ class Pointers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     ttl_ms: Positive = 7 * 86_400_000  # of a pointer that was given neither a thread nor a ttl
     value_bytes_max: Positive = 256 * 1024 * 1024  # of one value; a larger one raises TooLargeError
     tenant_bytes_max: NotNegative = 4 * 1024 * 1024 * 1024  # of all pointers of a principal; 0: no quota
-    chunk_bytes: Annotated[int, Meta(ge=1024)] = 128 * 1024  # values are stored in pieces of about this size
+    # Values are stored in pieces of about this size. With its header it fills 128 KB; 128 KB itself would take 160.
+    chunk_bytes: Annotated[int, Meta(ge=1024)] = 128 * 1024 - 64
     batch_bytes: Annotated[int, Meta(ge=1024)] = 1024 * 1024  # of chunks in one round trip; a smaller value takes one
     compress_bytes_min: NotNegative = 32 * 1024 * 1024  # zstd for values from here on; 0: never
     inline_characters_max: Annotated[int, Meta(ge=500)] = 4_000  # a longer tool result becomes a pointer; 4 to a token

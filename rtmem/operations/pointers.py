@@ -354,7 +354,7 @@ def open_pointer(scope: PointerScope, pointer: str | Pointer, *, prefetch: bool 
 
 def open_id(scope: PointerScope, pointer_id: str, *, prefetch: bool = False) -> Steps[Opened]:
     """As `open_pointer`, also for the ids that a saver gives to what it moves out of threads."""
-    ahead = range(max(1, scope.settings.batch_bytes // scope.settings.chunk_bytes)) if prefetch else range(0)
+    ahead = range(-(-scope.settings.batch_bytes // scope.settings.chunk_bytes)) if prefetch else range(0)
     beside = [("MGET", *(scope.keys.chunk(pointer_id, at) for at in ahead))] if prefetch else []
     opened, replies = yield from look_up(scope, pointer_id, beside)
     if prefetch and opened.manifest.host == pointer_id:
