@@ -29,6 +29,7 @@ _SLICE_RATIO_MAX: Final = 2.0
 _BYSTANDER_S: Final = 4.0
 _BYSTANDER_RATIO_MAX: Final = 1.5
 _IDLE, _RAW, _OURS = "nobody else", "SET of 20 MB by others", "offload of 20 MB by others"
+_BUSY: Final = "others compute, without Redis"  # what a third process costs by itself, where two cores are all there is
 
 
 def latency(url: str, seed: int) -> list[Experiment]:
@@ -167,14 +168,15 @@ async def _slices(
 
 
 def _bystander(url: str, seed: int) -> Experiment:
-    """GETs of another process while nobody, a SET of 20 MB or an offload of 20 MB is at work, in turns."""
+    """GETs of another process while nobody, a SET or an offload of 20 MB, or a loop of Python is at work, in turns."""
     random = Random(seed)
     values = [random.randbytes(SIZES["20 MB"]) for _ in range(4)]
-    took: dict[str, list[float]] = {_IDLE: [], _RAW: [], _OURS: []}
+    took: dict[str, list[float]] = {_IDLE: [], _BUSY: [], _RAW: [], _OURS: []}
     ratios: dict[str, list[float]] = {name: [] for name in took}
     with redis.Redis.from_url(url) as raw, Pointers(url, principal="latency") as pointers:
         work: dict[str, Callable[[bytes], object]] = {
             _IDLE: lambda _: time.sleep(0.05),
+            _BUSY: lambda _: _compute(0.05),
             _RAW: lambda value: raw.set("latency:big", value),
             _OURS: lambda value: pointers.delete(pointers.offload(value)),
         }
@@ -200,6 +202,12 @@ def _bystander(url: str, seed: int) -> Experiment:
         rows=rows,
         note="the ratio is that of p99, median of 3 rounds; three busy processes share the cores of this machine",
     )
+
+
+def _compute(for_s: float) -> None:
+    end = time.perf_counter() + for_s
+    while time.perf_counter() < end:
+        pass
 
 
 def _watched(url: str, work: Callable[[], object]) -> list[float]:
