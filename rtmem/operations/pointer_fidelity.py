@@ -7,20 +7,25 @@ value is told at once.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, Final
 
 _NOTHING: Final = object()
+_PER_SLICE: Final = 256
 
 
-def difference(value: Any, back: Any) -> str:
+def difference(value: Any, back: Any) -> Generator[None, None, str]:
     """What of `value` did not come back, in words; "" if all of it did.
 
     Tuples may be lists, and subclasses what they are subclasses of: so it is with every checkpoint. Of objects only the
-    type is compared.
+    type is compared. Compares in slices.
     """
-    waiting = [(value, back)]
+    waiting, looked = [(value, back)], 0
     while waiting:
         value, back = waiting.pop()
+        looked += 1
+        if looked % _PER_SLICE == 0:
+            yield
         if isinstance(value, dict) and isinstance(back, dict):
             waiting += [(item, back.get(name, _NOTHING)) for name, item in value.items()]
             same = len(value) == len(back)

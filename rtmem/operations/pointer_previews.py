@@ -23,6 +23,7 @@ _FIELDS_MAX: Final = 12
 _SAMPLED: Final = 20  # elements of an array whose fields are looked at
 _STRING_CHARACTERS_MAX: Final = 60
 _DEPTH_MAX: Final = 4
+_NESTED_BYTES_MAX: Final = 64 * 1024  # of a column of lists in the rows of a preview
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +205,7 @@ def _table_preview(table: Any, characters_max: int) -> Preview:
         types = [str(kind) for kind in table.schema.types]
         sample = [
             [str(value) for value in column]
-            for column in zip(*(c.to_pylist() for c in _columns_of(table)), strict=True)
+            for column in zip(*(_cells(column) for column in _columns_of(table)), strict=True)
         ]
     else:
         rows, names = len(table), [str(name) for name in table.columns]
@@ -219,6 +220,13 @@ def _table_preview(table: Any, characters_max: int) -> Preview:
 
 def _columns_of(table: Any) -> list[Any]:
     return list(table.slice(0, 3).columns[:_FIELDS_MAX])
+
+
+def _cells(column: Any) -> list[Any]:
+    # Of lists and structs Python would make a million objects, to show 30 characters.
+    is_too_much = column.type.num_fields and column.nbytes > _NESTED_BYTES_MAX
+    cells: list[Any] = ["…"] * len(column) if is_too_much else column.to_pylist()
+    return cells
 
 
 def _line(cells: Iterable[str]) -> str:

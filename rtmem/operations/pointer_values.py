@@ -47,6 +47,8 @@ _EXACT: Final = (
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
 _JSON_TYPES: Final = (list, dict, int, float, bool, type(None))
+CUT_BY_US: Final = (str, bytes, memoryview, *_JSON_TYPES)
+"""What is encoded in slices; anything else at once."""
 _ITEM_CHUNKS_MAX: Final = 4  # an item that is longer than so many chunks is cut like text, and not counted
 _ITEMS_PER_SLICE: Final = 512
 _SAMPLE_RATIO_MAX: Final = 0.8  # a sample that shrinks less is not worth the time
@@ -95,6 +97,8 @@ class Encoded(msgspec.Struct):
             hasher.update(chunk)
             self._add(chunk, characters, lines, items)
             yield
+        if self.kind == "object":
+            yield from _check_object(self.value, self.chunks)
         self.hash = hasher.digest()
         # The text "[1]" and the array have the same bytes, and other places where a reader can begin.
         self.key = blake3(self.kind.encode() + self.hash).digest()
@@ -334,13 +338,20 @@ _serde: Final = Serde(JsonPlusSerializer(), 0)
 
 def _object_bytes(value: Any) -> bytes:
     try:
-        raw = _serde.dumps(value)
-        problem: object = difference(value, _serde.loads(raw))
-        if not problem:
-            return raw
+        return _serde.dumps(value)
     except (TypeError, ValueError, ormsgpack.MsgpackEncodeError) as exc:
-        problem = exc
-    raise InvalidRequestError(
+        raise _not_stored(value, exc) from exc
+
+
+def _check_object(value: Any, chunks: Sequence[Chunk]) -> Iterator[None]:
+    """Raise InvalidRequestError where the serialiser gives something else back."""
+    problem = yield from difference(value, _serde.loads(b"".join(chunks)))
+    if problem:
+        raise _not_stored(value, problem)
+
+
+def _not_stored(value: Any, problem: object) -> InvalidRequestError:
+    return InvalidRequestError(
         f"a value of type {type(value).__name__} cannot be stored ({problem}): pass text, bytes, JSON, a table or what "
         "LangGraph can keep in a checkpoint"
     )

@@ -29,7 +29,7 @@ from rtmem.keys import LAYOUT_VERSION, Keys, PointerKeys, check_id, escape
 from rtmem.operations.functions import call, call_with
 from rtmem.operations.pointer_chunks import Manifest, Record, corrupt, pack_manifest
 from rtmem.operations.pointer_previews import cut, cut_with_mark, estimate_tokens, preview, printable
-from rtmem.operations.pointer_values import Encoded, decode, decode_slices
+from rtmem.operations.pointer_values import CUT_BY_US, Encoded, decode, decode_slices
 from rtmem.records import Pointer, PointerPage, PointerUsage
 from rtmem.steps import Argument, Batch, Command, Compute, Steps
 
@@ -156,7 +156,8 @@ def offload(
         for _ in encoded.fill():
             pass
     else:
-        yield Compute(encoded.fill())
+        # A table or an array is encoded by its library in one go, most of it without the GIL.
+        yield Compute(encoded.fill(), apart=type(value) not in CUT_BY_US)
     told = _describe(encoded, printable(cut(name or "", _NAME_CHARACTERS_MAX)), settings.preview_characters_max)
     return (yield from store(scope, told, encoded, lifetime_ms=lifetime_ms, holder=holder))
 

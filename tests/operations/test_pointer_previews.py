@@ -107,6 +107,11 @@ def test_json_text_is_told_as_what_it_is() -> None:
     assert preview("text", "text/plain", "{not json", 400, 1).shape == "1 line, 9 characters"
 
 
+def test_a_table_of_long_lists_is_told_without_making_objects_of_them() -> None:
+    table = pyarrow.table({"id": [1, 2], "grid": [[[0.5] * 20_000]] * 2, "short": [[1, 2]] * 2})
+    assert preview("table", "", table, 400).head == "id | grid | short\n1 | … | [1, 2]\n2 | … | [1, 2]"
+
+
 def test_a_wide_table_shows_some_columns_and_says_how_many_there_are() -> None:
     table = pyarrow.table({f"column {number}": ["some text\nwith a line end"] * 4 for number in range(2_000)})
     seen = preview("table", "", table, 400)
