@@ -102,6 +102,8 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     refresh_on_read: bool = True  # whether reading an item that has a ttl begins it anew, as LangGraph says
     value_bytes_max: Positive = 16 * 1024 * 1024  # of one value; a larger one raises TooLargeError
     ranking: Literal["vector", "hybrid"] = "vector"  # of a search by a query: as InMemoryStore, or by words besides
+    thread: str = ""  # path of a value's thread, with `position`: ranking "hybrid" then lets neighbours lift each other
+    position: str = ""  # path of its place there, a whole number
     numbers: list[str] = []  # paths of numbers that range filters ask for ("price", "meta.stars"): indexed
     vectors: Literal["flat", "hnsw"] = "flat"  # of a new index: exact, or approximate and faster above 50,000 items
     hnsw_links: Positive = 16  # M: neighbours of a vector in the graph

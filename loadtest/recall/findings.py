@@ -67,7 +67,16 @@ def find(conversations: Sequence[Conversation], driver: SyncDriver, embedder: Em
             text, vector = talk.lists(question.text)
             found.sure[KNOWN].append((conversation.name, sure))
             found.asked.append(
-                Asked(conversation.name, question.category, question.evidence, ranked, text, vector, talk.end_ms)
+                Asked(
+                    conversation=conversation.name,
+                    category=question.category,
+                    evidence=question.evidence,
+                    ranked=ranked,
+                    stored=talk.search(question.text, DEPTH_MAX),
+                    text=text,
+                    vector=vector,
+                    now_ms=talk.end_ms,
+                )
             )
             found.took_us.append(talk.took_us(question.text))
         for kind, questions in ((OTHER_PERSON, conversation.unanswerable), (OTHER_TALK, other.answerable)):

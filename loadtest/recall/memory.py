@@ -1,21 +1,28 @@
-"""Conversations in `rtmem.Memory`, as a user would keep them: a tenant each, every turn an episode."""
+"""Conversations in `rtmem.Memory` and in `rtmem.RedisStore`, as a user would keep them: a tenant each."""
 
 from __future__ import annotations
 
 import time
 from typing import Final
 
+from langgraph.store.base import IndexConfig, PutOp
+
 from loadtest.recall.locomo import Conversation, Turn
 from rtmem.drivers import SyncDriver
 from rtmem.memory import Memory, RetrievedFacts
 from rtmem.operations.retrieval import Candidate, Ranked
-from rtmem.settings import Retrieval
+from rtmem.settings import Retrieval, Store
 from rtmem.steps import Embedder
+from rtmem.store import RedisStore
 
 WINDOW_MAX: Final = 100
 _WIDE: Final = Retrieval(window=WINDOW_MAX, confidence_min=0.0)
 _OURS: Final = Retrieval(confidence_min=0.0)  # nothing is refused: what would be is counted
 _UNBOUNDED: Final = 10**6
+
+# An index of its own: rarity of words is counted over all that an index holds.
+_STORE: Final = Store(prefix="store", ranking="hybrid", thread="thread", position="position")
+_PUTS_MAX: Final = 64
 
 
 class Talk:
@@ -26,10 +33,12 @@ class Talk:
         tenant = {"driver": driver, "principal": conversation.name, "embedder": embedder}
         self._memory = Memory(retrieval=_OURS, **tenant)  # type: ignore[arg-type]
         self._wide = Memory(retrieval=_WIDE, **tenant)  # type: ignore[arg-type]
+        index: IndexConfig = {"embed": embedder, "dims": embedder.dims, "fields": ["text"]}  # type: ignore[typeddict-item]
+        self._store = RedisStore(driver=driver, principal=conversation.name, index=index, settings=_STORE)
         self.end_ms = max(turn.time_ms for turn in conversation.turns) + 1
 
     def remember(self) -> None:
-        """Write every turn."""
+        """Write every turn, as a fact and as an item."""
         for turn in self._turns.values():
             self._memory.write(
                 turn.text,
@@ -39,6 +48,17 @@ class Talk:
                 position=turn.position,
                 valid_from=turn.time_ms,
             )
+
+        puts = [
+            PutOp((turn.thread,), turn.id, {"text": turn.text, "thread": turn.thread, "position": turn.position})
+            for turn in self._turns.values()
+        ]
+        for start in range(0, len(puts), _PUTS_MAX):
+            self._store.batch(puts[start : start + _PUTS_MAX])
+
+    def search(self, question: str, items_max: int) -> list[str]:
+        """The same question to the store."""
+        return [item.key for item in self._store.search((), query=question, limit=items_max)]
 
     def retrieve(self, question: str, items_max: int) -> tuple[list[str], float]:
         """Ids of turns, best first, and how sure it is: asked when the conversation had ended, as defaults have it."""

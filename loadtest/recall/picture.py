@@ -9,7 +9,7 @@ import numpy as np
 
 from loadtest.recall.findings import KNOWN, OTHER_PERSON, OTHER_TALK, Found
 from loadtest.recall.scoring import DEPTH_MAX, DEPTHS
-from loadtest.recall.ways import BM25, OURS, VECTORS, recall_of, ways
+from loadtest.recall.ways import BM25, OURS, STORE, VECTORS, recall_of, ways
 from rtmem.settings import Retrieval
 
 _COLOURS: Final = {OURS: "#c6302b", BM25: "#444444", VECTORS: "#5b7fa6"}
@@ -40,6 +40,8 @@ def _draw_recall(panel: Any, found: Found) -> None:
     depths = np.arange(1, DEPTH_MAX + 1)
     ends: list[tuple[float, str, str]] = []
     for name, settings in ways().items():
+        if name == STORE:  # the same line as ours
+            continue
         mean = recall_of(name, settings, questions).mean(axis=0)
         colour, wide = _COLOURS.get(name, _OTHERS), name == OURS
         panel.plot(depths, mean, color=colour, linewidth=2.4 if wide else 1.2, zorder=3 if wide else 2)

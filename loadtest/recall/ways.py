@@ -16,7 +16,7 @@ from loadtest.recall.scoring import DEPTH_MAX, DEPTHS, mean_at, recalls
 from rtmem.operations.retrieval import Ranked, rank
 from rtmem.settings import Retrieval
 
-BM25, VECTORS, OURS = "BM25", "vectors", "rtmem"
+BM25, VECTORS, OURS, STORE = "BM25", "vectors", "rtmem", "rtmem store"
 _BARE: Final = Retrieval(
     window=WINDOW_MAX, vector_weight=0.5, sharpness=1.0, smoothing=0.0, recency_weight=0.0, importance_weight=0.0
 )
@@ -30,6 +30,7 @@ class Asked:
     category: int
     evidence: frozenset[str]
     ranked: list[str]  # what `Memory.retrieve` gave, best first
+    stored: list[str]  # what `RedisStore.search` gave
     text: Ranked
     vector: Ranked
     now_ms: int  # when the conversation ended
@@ -45,14 +46,15 @@ def ways() -> Mapping[str, Retrieval]:
         "RRF k=5, window 30": changed(_BARE, fusion="rrf", rrf_k=5, window=30),
         "rtmem, no neighbours": changed(Retrieval(), smoothing=0.0),
         "rtmem, fusion rrf": Retrieval(fusion="rrf"),
+        STORE: Retrieval(),
         OURS: Retrieval(),
     }
 
 
 def ranking(name: str, settings: Retrieval, asked: Asked) -> list[str]:
     """Ids of turns, best first."""
-    if name == OURS:
-        return asked.ranked
+    if name in (OURS, STORE):
+        return asked.ranked if name == OURS else asked.stored
     text = [] if name == VECTORS else asked.text
     vector = [] if name == BM25 else asked.vector
     return [hit.candidate.id for hit in rank(text, vector, asked.now_ms, settings, hits_max=DEPTH_MAX)]

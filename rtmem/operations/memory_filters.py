@@ -70,6 +70,13 @@ def as_path(text: str) -> Path:
     return tuple(text.split("."))
 
 
+def at_path(value: Any, path: Path) -> Any:
+    """What stands at `path` of a value, None if nothing does."""
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
 def as_number(value: Any) -> float | None:
     """What range filters compare: `float(value)` where there is one."""
     if isinstance(value, str) and len(value) > _NUMBER_CHARACTERS_MAX:

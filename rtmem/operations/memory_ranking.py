@@ -10,8 +10,8 @@ from langgraph.store.base import SearchItem, SearchOp
 
 from rtmem.operations import retrieval, text_query
 from rtmem.operations.functions import calls
-from rtmem.operations.memory_filters import narrow
-from rtmem.operations.memory_items import ttl_ms
+from rtmem.operations.memory_filters import as_path, at_path, narrow
+from rtmem.operations.memory_items import ttl_ms, write_namespace
 from rtmem.operations.memory_scope import MemoryScope
 from rtmem.operations.memory_search import Pages, SearchResults, Wanted, fitting, search
 from rtmem.operations.retrieval import Candidate
@@ -47,7 +47,8 @@ def hybrid(scope: MemoryScope, op: SearchOp, vector: bytes | None) -> Steps[Sear
         lists = yield from side_by_side(scope.index, words, None if vector is None else (clauses, vector), window)
         items = {key: item for key, row in lists.rows.items() if (item := fits([key, b"", *row])) is not None}
         scores = [
-            [(Candidate(key.decode(), ""), each) for key, each in found if key in items] for found in lists.scores
+            [(_candidate(scope, key, items[key]), each) for key, each in found if key in items]
+            for found in lists.scores
         ]
         texts = [] if words is None else [(each, words.bm25(score)) for each, score in scores.pop(0)]
         vectors = [(each, 1.0 - distance) for each, distance in scores.pop(0)] if scores else []
@@ -75,6 +76,17 @@ def hybrid(scope: MemoryScope, op: SearchOp, vector: bytes | None) -> Steps[Sear
         results += yield from others.collect(False, op.refresh_ttl)
     results.index_ready = scope.index.state.is_ready
     return results
+
+
+def _candidate(scope: MemoryScope, key: bytes, item: SearchItem) -> Candidate:
+    """An item as ranking sees it, with its place in a thread where the settings say where that is told."""
+    wanted = scope.settings
+    if wanted.thread and wanted.position:
+        thread, position = (at_path(item.value, as_path(path)) for path in (wanted.thread, wanted.position))
+        if isinstance(thread, str) and type(position) is int:
+            # The same thread in another namespace is another one.
+            return Candidate(key.decode(), "", thread=write_namespace(thread, item.namespace), position=position)
+    return Candidate(key.decode(), "")
 
 
 def _unlike(

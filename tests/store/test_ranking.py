@@ -8,6 +8,7 @@ import pytest
 from langgraph.store.base import PutOp
 
 from rtmem.errors import ConfigError
+from rtmem.settings import Store
 from tests.store.colours import AnyStore, Letters, Meter, Stores
 
 NS = ("users", "ann")
@@ -90,3 +91,23 @@ def test_a_search_begins_ttls_anew(stores: Stores, hybrid: AnyStore) -> None:
 def test_a_ranking_is_one_of_two(stores: Stores) -> None:
     with pytest.raises(ConfigError, match="hybrid"), stores.open(ranking="magic"):
         pass
+
+
+def test_items_that_stand_together_lift_each_other_where_the_settings_say_how(stores: Stores) -> None:
+    said = [
+        ("before", "no word of it", "t", 4),
+        ("hit", "zebra zebra", "t", 5),
+        ("far", "no word of it", "t", 9),
+        ("elsewhere", "no word of it", "u", 5),
+        ("untold", "no word of it", None, 6),
+    ]
+    ops = [PutOp(NS, key, {"text": text, "at": {"thread": t, "place": n}}) for key, text, t, n in said]
+    options = {"index": {"embed": Letters(), "fields": ["text"]}, "ranking": "hybrid"}
+    told = Store(thread="at.thread", position="at.place")
+    with stores.open(**options) as plain, stores.open(settings=told, **options) as lifting:
+        plain.batch(ops)
+        scores = [{item.key: item.score for item in each.search(NS, query="zebra")} for each in (plain, lifting)]
+    equal = ["before", "far", "elsewhere", "untold"]  # but for their places
+    assert len({scores[0][key] for key in equal}) == 1
+    assert len({scores[1][key] for key in equal[1:]}) == 1
+    assert scores[1]["before"] > scores[1]["far"]

@@ -65,13 +65,13 @@ def test_a_run_tells_what_was_chosen_on_from_what_was_held_out(file: Path, tmp_p
     held_out, chosen_on = report.experiments[:2]
     assert held_out.name == "held out: talk-4"
     assert chosen_on.name == "chosen on: talk-0, talk-1, talk-2, talk-3"
-    assert {row.contender for row in held_out.rows} >= {"BM25", "vectors", "RRF k=60", "rtmem"}
+    assert {row.contender for row in held_out.rows} >= {"BM25", "vectors", "RRF k=60", "rtmem", "rtmem store"}
     assert held_out.operations == 2
     ours = chosen_on.row("rtmem")
     assert ours is not None
     assert ours.facts["R@ 5"] == 1.0
     assert any("(defaults)" in row.contender for row in report.experiments[-1].rows)
-    assert [verdict.passed for verdict in report.verdicts] == [True] * 3
+    assert [verdict.passed for verdict in report.verdicts] == [True] * 6
     assert (tmp_path / "recall.png").stat().st_size > 10_000
     assert list((tmp_path / "vectors").glob("*.npz"))
 
