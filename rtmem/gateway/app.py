@@ -27,6 +27,7 @@ from rtmem.eventlog import AsyncEventLog
 from rtmem.gateway.auth import Tokens
 from rtmem.gateway.connection import Connection
 from rtmem.gateway.http import Http, path_id
+from rtmem.gateway.memory import Memories
 from rtmem.gateway.pointers import check_offload_bytes_min, without_large_values
 from rtmem.gateway.protocol import StateGetParams
 from rtmem.gateway.runs import Runs, Saver
@@ -59,15 +60,17 @@ class Gateway:
         # Below the prefix of the threads that pin them.
         limits = msgspec.structs.replace(settings.pointers, prefix=settings.checkpoint.prefix)
         self.pointers = AsyncPointers(driver=driver, settings=limits)
+        self.memories = Memories(driver, settings)
         self._sweeper = Sweeper(driver, limits, settings.gateway.sweep_interval_ms)
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
-            self.runs = Runs(self._graphs, self._saver, self.settings, tasks)
+            self.runs = Runs(self._graphs, self._saver, self.settings, tasks, self.memories)
             tasks.start_soon(self._sweeper.run, name="pointer sweeper")
             yield
             await self.runs.drain()
+            await self.memories.aclose()
             tasks.cancel_scope.cancel()
 
     def principal(self, request: HTTPConnection) -> str:
@@ -105,6 +108,7 @@ class Gateway:
 
     def connect(self, thread: LiveThread, receive: Receive, send: Send) -> Connection:
         """A connection to `thread`, over a websocket or what plays one."""
+        self.memories.prefetch(thread.principal, thread.thread_id)
         return Connection(thread, self, receive, send)
 
     async def state(self, thread: LiveThread, params: StateGetParams) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command, StateSnapshot
 
 from rtmem.agent import turn
+from rtmem.agent.served import SERVED, Served
 from rtmem.agent.turn import Graph
 from rtmem.errors import (
     DrainingError,
@@ -33,6 +34,7 @@ from rtmem.errors import (
     UnsupportedError,
 )
 from rtmem.gateway.durability import CONFIG_KEY, Promise, Prover, ack_of
+from rtmem.gateway.memory import Memories
 from rtmem.gateway.protocol import InputRespondParams, RunStartParams
 from rtmem.gateway.threads import LiveThread, Run
 from rtmem.records import TurnEvent
@@ -66,8 +68,11 @@ class _ClientConfig(msgspec.Struct, frozen=True):
 class Runs:
     """The graphs that are served, and the runs at work."""
 
-    def __init__(self, graphs: Mapping[str, Graph], saver: Saver, settings: Gateway, tasks: TaskGroup) -> None:
+    def __init__(
+        self, graphs: Mapping[str, Graph], saver: Saver, settings: Gateway, tasks: TaskGroup, memories: Memories
+    ) -> None:
         self._graphs = graphs
+        self._memories = memories
         self._savers = {name: _restricted(saver, graph) for name, graph in graphs.items()}
         self._settings = settings
         self._tasks = tasks
@@ -205,7 +210,8 @@ class Runs:
     ) -> Run:
         graph = self._graph(thread.principal, assistant_id)
         run = Run(str(uuid.uuid4()), assistant_id)
-        config, ack = _run_config(thread, run, client_config, metadata, self._settings.turn_durability)
+        served = self._memories.served(thread.principal)
+        config, ack = _run_config(thread, run, client_config, metadata, self._settings.turn_durability, served)
         promise = await Promise.give(self._savers[assistant_id], ack)
         if self._draining:
             raise DrainingError("this gateway is shutting down: reconnect and start the run again")
@@ -306,7 +312,9 @@ class Runs:
                 f"no assistant {assistant_id!r} is served here: use one of {', '.join(sorted(self._graphs))}",
                 assistant_id=assistant_id,
             )
-        bound = graph.copy(update={"checkpointer": self._savers[assistant_id].bind(principal)})
+        saver = self._savers[assistant_id].bind(principal)
+        store = self._memories.store_for(graph, principal)
+        bound = graph.copy(update={"checkpointer": saver, "store": store})
         self._bound[name] = bound
         if len(self._bound) > self._settings.graphs_cached_max:
             self._bound.popitem(last=False)
@@ -340,6 +348,7 @@ def _run_config(
     client_config: Mapping[str, Any],
     metadata: Mapping[str, Any],
     turn_durability: Ack,
+    served: Served,
 ) -> tuple[RunnableConfig, Ack]:
     """The run's config: what the client may choose, then what it may not; and what its end waits for.
 
@@ -358,7 +367,12 @@ def _run_config(
         if name not in _RESERVED and not name.startswith("__")
     }
     config: RunnableConfig = {
-        "configurable": {**configurable, "thread_id": thread.thread_id, "principal": thread.principal},
+        "configurable": {
+            **configurable,
+            "thread_id": thread.thread_id,
+            "principal": thread.principal,
+            SERVED: served,
+        },
         "metadata": {**metadata, "assistant_id": run.assistant_id, "run_id": run.id},
         "tags": chosen.tags,
         "run_id": uuid.UUID(run.id),

@@ -49,12 +49,14 @@ def serve_gateway(redis_url: str, redis_client: redis.Redis) -> ServeGateway:
         saver: Any = None,
         url: str | None = None,
         redis_settings: Redis | None = None,
+        sections: dict[str, Any] | None = None,
         **gateway: Any,
     ) -> AsyncIterator[Served]:
         gateway = {"tokens": TOKENS, "port": 0, "drain_timeout_ms": 500, "log_flush_ms": 5, **gateway}
         # What is promised within a deadline must not depend on the machine.
         patient = Redis(deadline_ms=60_000)
-        settings = Settings(gateway=msgspec.convert(gateway, Gateway), redis=redis_settings or patient)
+        sections = {"redis": redis_settings or patient, **(sections or {})}
+        settings = Settings(gateway=msgspec.convert(gateway, Gateway), **sections)
         made: list[Served] = []
         started, stop = anyio.Event(), anyio.Event()
 

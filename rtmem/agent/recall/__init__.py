@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 from rtmem.agent.recall.messages import awith_memory, episode_node, recall_node, with_memory
 from rtmem.agent.recall.reading import Recalled
 from rtmem.agent.recall.recall import Recall
-from rtmem.agent.recall.run import Served
 from rtmem.agent.recall.tools import model_tools
 from rtmem.agent.recall.writing import Episode
+from rtmem.agent.served import Served
 from rtmem.errors import ConfigError
 
 if TYPE_CHECKING:

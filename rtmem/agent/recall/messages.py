@@ -17,6 +17,7 @@ from rtmem.agent.recall.reading import Recalled
 from rtmem.agent.recall.recall import Recall
 from rtmem.agent.recall.run import recall_of_run, thread_of_run
 from rtmem.agent.recall.writing import last_message
+from rtmem.agent.served import expect_memory
 
 Tell = Callable[[Any], None]
 
@@ -68,6 +69,8 @@ def recall_node(recall: Recall | None = None) -> Runnable[Any, Any]:
 
     builder.add_node("model", recall_node(recall) | model | (lambda answer: {"messages": [answer]}))
     """
+    if recall is None:
+        expect_memory()
     return RunnableLambda(
         lambda state: with_memory(recall, messages_of(state)),
         _awaiting(lambda state: awith_memory(recall, messages_of(state))),

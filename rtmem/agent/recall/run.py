@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 from langchain_core.runnables.config import ensure_config
 
 from rtmem.agent.recall.recall import Recall
+from rtmem.agent.served import SERVED, Served
 from rtmem.errors import ConfigError
-
-SERVED: Final = "__rtmem_served"
-"""In `configurable` of a run. Names that begin so are never a client's to set, and no checkpoint keeps them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What a gateway tells the run of an authenticated principal."""
-
-    principal: str
-    recall: Callable[[], Recall]  # the gateway's own memory, bound to that principal
 
 
 def recall_of_run(given: Recall | None) -> Recall:

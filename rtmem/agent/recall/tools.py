@@ -16,6 +16,7 @@ from rtmem.agent.recall import policy, reading
 from rtmem.agent.recall.recall import Recall
 from rtmem.agent.recall.run import recall_of_run, thread_of_run
 from rtmem.agent.recall.verbs import Call, Verbs
+from rtmem.agent.served import expect_memory
 from rtmem.errors import EmbeddingError, RtmemError, ServerError, WrongColourError
 from rtmem.memory import Fact, RetrievedFacts
 from rtmem.operations import fact_items
@@ -93,6 +94,8 @@ def model_tools(
         recall: where; None: that of the run (see `rtmem.agent.recall.run`).
         settings: which kinds the model is offered, where `recall` does not say.
     """
+    if recall is None:
+        expect_memory()
     offered = recall.settings if recall is not None else settings or Policy()
     kinds = policy.writable(offered)
     useful = names if kinds else [name for name in names if name == "search_memory"]

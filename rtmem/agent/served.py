@@ -1,0 +1,37 @@
+"""What a gateway tells the runs of an authenticated principal. Light: a gateway knows it without what memory needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rtmem.agent.recall import Recall
+
+SERVED: Final = "__rtmem_served"
+"""In `configurable` of a run. Names that begin so are never a client's to set, and no checkpoint keeps them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Who was authenticated, and what he may remember with."""
+
+    principal: str
+    recall: Callable[[], Recall]  # the gateway's own memory, bound to that principal
+
+
+class _Expectations:
+    """Of the graphs in this process."""
+
+    memory = False
+
+
+def expect_memory() -> None:
+    """An agent takes its memory from the gateway that serves it: it may be opened before the first run."""
+    _Expectations.memory = True
+
+
+def memory_is_expected() -> bool:
+    """Whether an agent of this process does."""
+    return _Expectations.memory

@@ -1,0 +1,136 @@
+"""The long-term memory of those a gateway serves: a store and a Recall for each principal, over its own connections.
+
+Made when a graph first needs it: the query engine's packages take a second to import, and most graphs have no memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio.to_thread
+from langgraph.store.base import BaseStore, Op, Result
+
+from rtmem import embedding
+from rtmem import settings as settings_
+from rtmem.agent.served import Served, memory_is_expected
+from rtmem.agent.turn import Graph
+from rtmem.drivers import AsyncDriver
+from rtmem.errors import WrongColourError
+from rtmem.steps import Embedder
+
+if TYPE_CHECKING:
+    from rtmem.agent.recall import Recall
+    from rtmem.store import AsyncRedisStore
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class Memories:
+    """What graphs remember with. Who asks is who was authenticated.
+
+    Raises ConfigError: [embedding] names no model.
+    """
+
+    def __init__(self, driver: AsyncDriver, settings: settings_.Settings) -> None:
+        self._driver = driver
+        self._settings = settings
+        self._extra = embedding.missing(settings.embedding)
+        self._embedder: Embedder | None = None
+        self._embedder_is_known = False
+        self._recall: Recall | None = None
+        self._store: AsyncRedisStore | None = None
+
+    def served(self, principal: str) -> Served:
+        """For the runs of a principal."""
+        return Served(principal, partial(self.recall, principal))
+
+    def recall(self, principal: str) -> Recall:
+        """The memory of a principal; its `prefetch` takes partial transcripts from who has them."""
+        if self._recall is None:
+            from rtmem.agent.recall import Recall
+            from rtmem.memory import AsyncMemory
+
+            given = self._settings
+            memory = AsyncMemory(
+                driver=self._driver,
+                embedder=self._known_embedder(),
+                settings=given.memory,
+                store=given.store,
+                retrieval=given.retrieval,
+            )
+            self._recall = Recall(memory, given.recall)
+        return self._recall.bind(principal)
+
+    def prefetch(self, principal: str, thread_id: str = "") -> None:
+        """A client of this principal has come: wake what its first recall would wait for. Returns at once."""
+        if memory_is_expected():
+            self.recall(principal).prefetch(thread_id=thread_id)
+
+    def store_for(self, graph: Graph, principal: str) -> BaseStore | None:
+        """The store of a principal's runs: the graph's own, bound to him if it can be; or the gateway's."""
+        if graph.store is None:
+            return BoundStore(self, principal)
+        bind = getattr(graph.store, "bind", None)
+        return graph.store if bind is None else bind(principal)
+
+    async def store(self) -> AsyncRedisStore:
+        """Everybody's; to be bound."""
+        if self._store is None:
+            # In a thread: other runs go on meanwhile.
+            await anyio.to_thread.run_sync(_import_store)
+        if self._store is None:
+            from rtmem.store import AsyncRedisStore
+
+            options: dict[str, Any] = {"driver": self._driver, "settings": self._settings.store}
+            self._store = AsyncRedisStore(**options, index=self._known_embedder())
+        return self._store
+
+    async def aclose(self) -> None:
+        """End what is under way. The driver is not ours."""
+        if self._recall is not None:
+            await self._recall.aclose()
+        close = getattr(self._embedder, "aclose", None)
+        if close is not None:
+            await close()
+
+    def _known_embedder(self) -> Embedder | None:
+        if not self._embedder_is_known:
+            self._embedder_is_known = True
+            if self._extra:
+                _logger.warning("memory compares words only: pip install 'rtmem[%s]' for meaning", self._extra)
+            else:
+                self._embedder = embedding.from_settings(self._settings.embedding)
+        return self._embedder
+
+
+class BoundStore(BaseStore):
+    """The gateway's store with the eyes of one principal. Opened when it is first used."""
+
+    supports_ttl = True
+
+    def __init__(self, memories: Memories, principal: str) -> None:
+        self._memories = memories
+        self._principal = principal
+        self._loop = asyncio.get_running_loop()
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """See AsyncRedisStore.abatch."""
+        store = await self._memories.store()
+        return await store.bind(self._principal).abatch(ops)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """The same for a node that blocks, which LangGraph runs in a thread. Raises WrongColourError."""
+        if asyncio._get_running_loop() is not None:
+            raise WrongColourError(
+                "store.get(), put() and the like would hold the gateway's event loop: in an async node await "
+                "store.aget(), aput()"
+            )
+        return asyncio.run_coroutine_threadsafe(self.abatch(list(ops)), self._loop).result()
+
+
+def _import_store() -> None:
+    import rtmem.store  # noqa: F401

@@ -1,0 +1,91 @@
+"""What graphs remember behind a gateway belongs to whoever was authenticated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.runtime import Runtime
+
+from rtmem.agent.recall import RecallMiddleware
+from rtmem.errors import ConfigError
+from rtmem.gateway.memory import Memories
+from rtmem.settings import Embedding, Recall, Settings
+from tests.agent.offload.worlds import Scripted, call, say
+from tests.agent.recall.worlds import PATIENT, memory_in
+from tests.gateway.conftest import ServeGateway
+from tests.gateway.graphs import Graph
+from tests.gateway.raw import raw_client, text_in
+
+pytestmark = pytest.mark.anyio
+
+
+def custom(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event["params"]["data"] for event in events if event["method"] == "custom"]
+
+
+async def test_an_agent_remembers_across_threads_what_its_principal_said(serve_gateway: ServeGateway) -> None:
+    model = Scripted(turns=[call(remember={"text": "Alice lives in Rome."}), say("Noted."), say("Rome."), say("?")])
+    agent: Any = create_agent(model, [], middleware=[RecallMiddleware()])
+    async with serve_gateway(graphs={"agent": agent}, sections={"recall": Recall(**PATIENT)}) as served:
+        statuses = []
+        for token, thread, text in (
+            ("token-of-alice", "t1", "I live in Rome"),
+            ("token-of-alice", "t2", "Where does Alice live?"),
+            ("token-of-bob", "t2", "Where does Alice live?"),
+        ):
+            async with raw_client(served.ws_url, thread, token=token) as client:
+                await client.subscribe(["lifecycle", "custom"])
+                await client.start("agent", text)
+                await client.until_end()
+                statuses += [event["status"] for event in custom(client.events) if event["name"] == "rtmem.recall"]
+        assert statuses[0] == "nothing"
+        assert statuses[-2:] == ["ok", "nothing"]
+        assert [len(memory_in(seen)) for seen in model.seen[2:]] == [1, 0]
+        assert served.gateway.memories.recall("alice").counts["write"].calls == 1
+
+
+def notebook(*, awaiting: bool) -> Graph:
+    """Adds each message to a note in the store, and answers with the whole note."""
+
+    async def write(state: MessagesState, runtime: Runtime[None]) -> dict[str, Any]:
+        assert runtime.store is not None
+        item = await runtime.store.aget(("notes",), "all")
+        text = (item.value["text"] if item else "") + str(state["messages"][-1].text)
+        await runtime.store.aput(("notes",), "all", {"text": text})
+        return {"messages": [AIMessage(text)]}
+
+    def write_blocking(state: MessagesState, runtime: Runtime[None]) -> dict[str, Any]:
+        assert runtime.store is not None
+        item = runtime.store.get(("notes",), "all")
+        text = (item.value["text"] if item else "") + str(state["messages"][-1].text)
+        runtime.store.put(("notes",), "all", {"text": text})
+        return {"messages": [AIMessage(text)]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("write", write if awaiting else write_blocking)
+    builder.add_edge(START, "write")
+    return builder.compile()
+
+
+async def test_a_graph_gets_a_store_of_its_principal(serve_gateway: ServeGateway) -> None:
+    graphs = {"awaiting": notebook(awaiting=True), "blocking": notebook(awaiting=False)}
+    async with serve_gateway(graphs=graphs) as served:
+        notes = []
+        for number, (token, graph) in enumerate(
+            [("token-of-alice", "awaiting"), ("token-of-bob", "blocking"), ("token-of-alice", "blocking")]
+        ):
+            async with raw_client(served.ws_url, f"t{number}", token=token) as client:
+                await client.subscribe(["lifecycle", "messages"])
+                await client.start(graph, f"note{number} ")
+                await client.until_end()
+                notes.append(text_in(client.events))
+        assert notes == ["note0 ", "note1 ", "note0 note2 "]
+
+
+def test_a_model_that_does_not_exist_is_told_at_the_start() -> None:
+    with pytest.raises(ConfigError, match="remote:NAME"):
+        Memories(None, Settings(embedding=Embedding(model="mini")))  # type: ignore[arg-type]
