@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rtmem.memory import AsyncMemory, Memory
     from rtmem.pointers import AsyncPointers, Pointers
     from rtmem.settings import Settings
+    from rtmem.store import AsyncRedisStore, RedisStore
 
 __version__ = "0.1.0"
 
@@ -18,10 +19,12 @@ __all__ = [
     "AsyncMemory",
     "AsyncPointers",
     "AsyncRedisSaver",
+    "AsyncRedisStore",
     "AsyncShallowRedisSaver",
     "Memory",
     "Pointers",
     "RedisSaver",
+    "RedisStore",
     "RtmemError",
     "Settings",
     "ShallowRedisSaver",
@@ -32,9 +35,11 @@ _HOME = {
     "AsyncMemory": "rtmem.memory",
     "AsyncPointers": "rtmem.pointers",
     "AsyncRedisSaver": "rtmem.checkpoint",
+    "AsyncRedisStore": "rtmem.store",
     "AsyncShallowRedisSaver": "rtmem.checkpoint",
     "Memory": "rtmem.memory",
     "RedisSaver": "rtmem.checkpoint",
+    "RedisStore": "rtmem.store",
     "ShallowRedisSaver": "rtmem.checkpoint",
     "Pointers": "rtmem.pointers",
     "RtmemError": "rtmem.errors",
