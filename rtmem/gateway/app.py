@@ -32,7 +32,6 @@ from rtmem.gateway.pointers import check_offload_bytes_min, without_large_values
 from rtmem.gateway.protocol import StateGetParams
 from rtmem.gateway.runs import Runs, Saver
 from rtmem.gateway.state import result_of
-from rtmem.gateway.stores import stores_of
 from rtmem.gateway.sweeper import Sweeper
 from rtmem.gateway.threads import LiveThread, Threads
 from rtmem.keys import check_id
@@ -56,7 +55,6 @@ class Gateway:
         self.threads = Threads(self.log, settings.gateway)
         self._graphs = graphs
         self._saver = saver
-        self._stores = stores_of(graphs, driver, settings.store)
         self.tokens = Tokens(settings.gateway.tokens)
         self.driver = driver
         # Below the prefix of the threads that pin them.
@@ -68,11 +66,7 @@ class Gateway:
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
-<<<<<<< HEAD
             self.runs = Runs(self._graphs, self._saver, self.settings, tasks, self.memories)
-=======
-            self.runs = Runs(self._graphs, self._saver, self.settings, tasks, self._stores)
->>>>>>> 4175f81 (Serve graphs that were built with a store with one in Redis, and tell of the store)
             tasks.start_soon(self._sweeper.run, name="pointer sweeper")
             yield
             await self.runs.drain()
@@ -129,8 +123,7 @@ class Gateway:
 def create_app(graphs: Mapping[str, Graph], driver: AsyncDriver, saver: Saver, settings: settings_.Settings) -> ASGIApp:
     """An ASGI application that serves `graphs` (assistant id -> compiled graph).
 
-    Each principal's threads are stored through `saver.bind(principal)`, whatever checkpointer a graph was built with;
-    a graph that was built with a store gets one of the principal's own (stores.py).
+    Each principal's threads are stored through `saver.bind(principal)`, whatever checkpointer a graph was built with.
     `app.gateway.runs.drain()` ends the runs at work; `server.run` calls it before it closes connections.
 
     Raises:

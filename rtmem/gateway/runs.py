@@ -17,7 +17,6 @@ import msgspec
 from anyio.abc import TaskGroup
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.store.base import BaseStore
 from langgraph.types import Command, StateSnapshot
 
 from rtmem.agent import turn
@@ -57,14 +56,6 @@ class Saver(Prover, Protocol):
         ...
 
 
-class Store(Protocol):
-    """Long-term memory of many people, such as store.AsyncRedisStore."""
-
-    def bind(self, principal: str) -> BaseStore:
-        """That of one principal."""
-        ...
-
-
 class _ClientConfig(msgspec.Struct, frozen=True):
     """What a client may say about how its run is executed; anything else in `config` is ignored."""
 
@@ -78,22 +69,10 @@ class Runs:
     """The graphs that are served, and the runs at work."""
 
     def __init__(
-<<<<<<< HEAD
         self, graphs: Mapping[str, Graph], saver: Saver, settings: Gateway, tasks: TaskGroup, memories: Memories
     ) -> None:
         self._graphs = graphs
         self._memories = memories
-=======
-        self,
-        graphs: Mapping[str, Graph],
-        saver: Saver,
-        settings: Gateway,
-        tasks: TaskGroup,
-        stores: Mapping[str, Store],
-    ) -> None:
-        self._graphs = graphs
-        self._stores = stores
->>>>>>> 4175f81 (Serve graphs that were built with a store with one in Redis, and tell of the store)
         self._savers = {name: _restricted(saver, graph) for name, graph in graphs.items()}
         self._settings = settings
         self._tasks = tasks
@@ -322,7 +301,7 @@ class Runs:
             thread.deliver_unlogged(event)
 
     def _graph(self, principal: str, assistant_id: str) -> Graph:
-        """The graph with this principal's saver and store in it. Raises GraphNotFoundError."""
+        """The graph with this principal's saver in it. Raises GraphNotFoundError."""
         name = (principal, assistant_id)
         if (bound := self._bound.get(name)) is not None:
             self._bound.move_to_end(name)
@@ -333,15 +312,9 @@ class Runs:
                 f"no assistant {assistant_id!r} is served here: use one of {', '.join(sorted(self._graphs))}",
                 assistant_id=assistant_id,
             )
-<<<<<<< HEAD
         saver = self._savers[assistant_id].bind(principal)
         store = self._memories.store_for(graph, principal)
         bound = graph.copy(update={"checkpointer": saver, "store": store})
-=======
-        bound = graph.copy(update={"checkpointer": self._savers[assistant_id].bind(principal)})
-        if (store := self._stores.get(assistant_id)) is not None:
-            bound.store = store.bind(principal)
->>>>>>> 4175f81 (Serve graphs that were built with a store with one in Redis, and tell of the store)
         self._bound[name] = bound
         if len(self._bound) > self._settings.graphs_cached_max:
             self._bound.popitem(last=False)
