@@ -17,9 +17,11 @@ from rich.text import Text
 from rtmem import __version__
 from rtmem.cli import options, screen, threads
 from rtmem.errors import RtmemError
+from rtmem.keys import Keys
 from rtmem.settings import Profile
 
 if TYPE_CHECKING:
+    from rtmem.drivers import SyncDriver
     from rtmem.server.directory import Layout
     from rtmem.settings import Settings
 
@@ -195,12 +197,30 @@ def _judged(
             prefix = settings.checkpoint.prefix
             asking = profiles.ask(profile, prefix, log_dir, restart) if profile else probe.ask(prefix, restart)
             report = driver.run(asking)
+            memory = _memory(driver, settings)
     except RtmemError as exc:
         return [Check("error", name, *_split(exc))]
     checks = [Check("ok", name, report.line)]
     for finding in report.findings:
         checks.append(Check(finding.level, finding.what, finding.consequence, finding.fix))
-    return checks
+    return checks + memory
+
+
+def _memory(driver: SyncDriver, settings: Settings) -> list[Check]:
+    """The index of long-term memory; nothing where there is none."""
+    try:
+        from rtmem.cli.memory.reindexing import hints
+        from rtmem.operations.memory_state import look
+        from rtmem.operations.vector_index import Index
+    except ImportError:
+        return []
+    state = driver.run(look(Index(Keys(settings.store.prefix), settings.store, None)))
+    if state.index is None:
+        return []
+    found = f"{state.name}: {state.algorithm or 'no vectors'}, {state.index.documents:,} documents"
+    ready = "" if state.index.ready else f"; {state.index.indexed_share:.0%} of them are read back yet"
+    checks = [Check("ok", "memory index", found + ready)]
+    return checks + [Check("info", "memory index", what, fix) for what, fix in hints(state, None)]
 
 
 def _gateway(settings: Settings) -> list[Check]:

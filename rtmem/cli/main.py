@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from rtmem import __version__
-from rtmem.cli import chat, configs, doctor, down, pointers, repair, screen, serve, up
+from rtmem.cli import chat, configs, doctor, down, memory, pointers, repair, screen, serve, up
 from rtmem.errors import ConfigError, InvalidRequestError, RtmemError
 
 EXIT_FAILED = 1
@@ -51,6 +51,7 @@ app.add_typer(doctor.app, name="doctor")
 app.command()(down.down)
 app.command()(repair.repair)
 app.add_typer(pointers.app, name="pointers")
+app.add_typer(memory.app, name="memory")
 app.add_typer(configs.app, name="configs")
 
 

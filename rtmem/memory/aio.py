@@ -70,6 +70,11 @@ class AsyncMemory(FactMemory):
         finally:
             await memory.aclose()
 
+    @property
+    def driver(self) -> AsyncDriver:
+        """The connections, to share."""
+        return self._driver
+
     async def setup(self) -> None:
         """Make the index. Optional: the first call does it too. Raises ModuleMissingError, EmbedderMismatchError."""
         await self.run(vector_index.ensure(self.scope.index))

@@ -72,6 +72,11 @@ class Memory(FactMemory):
         finally:
             memory.close()
 
+    @property
+    def driver(self) -> SyncDriver:
+        """The connections, to share."""
+        return self._driver
+
     def setup(self) -> None:
         """Make the index. Optional: the first call does it too. Raises ModuleMissingError, EmbedderMismatchError."""
         self.run(vector_index.ensure(self.scope.index))

@@ -38,9 +38,14 @@ class Draft:
         self._namespace = f"fact:{owner[0]}/{escape(owner[1])}"
         self._content = _content(scope, self.fact)
 
-    def args(self, vector: bytes | None) -> tuple[Argument, ...]:
-        """As `open_draft` of lua/facts_v1.lua reads it."""
-        scope, fact, index = self._scope, self.fact, self._scope.index
+    @property
+    def id(self) -> str:
+        """Of what it says, without the number of times it has been believed anew."""
+        return self._id
+
+    def fields(self) -> tuple[list[Argument], list[Argument]]:
+        """Names and values in turn: what is always set, and what only a new fact gets."""
+        fact = self.fact
         tags: list[Argument] = ["tags", write_tags(fact.tags), "tg", msgspec.msgpack.encode(fact.tags)]
         importance: list[Argument] = ["importance", repr(float(fact.importance))]
         always: list[Argument] = ["v", self._content, "ix", _INDEXED, "eq", write_properties(fact)]
@@ -48,6 +53,12 @@ class Draft:
         defaults: list[Argument] = []
         (always if self._has_tags else defaults).extend(tags)
         (always if self._has_importance else defaults).extend(importance)
+        return always, defaults
+
+    def args(self, vector: bytes | None) -> tuple[Argument, ...]:
+        """As `open_draft` of lua/facts_v1.lua reads it."""
+        scope, fact, index = self._scope, self.fact, self._scope.index
+        always, defaults = self.fields()
         return (
             scope.tag(fact.scope),
             self._id,

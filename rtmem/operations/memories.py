@@ -22,29 +22,25 @@ from langgraph.store.base import (
 )
 
 from rtmem.errors import CommandError, EmbeddingError, FunctionMissingError, InvalidRequestError
-from rtmem.keys import scope_tags
 from rtmem.operations import vector_index
 from rtmem.operations.functions import calls
-from rtmem.operations.memory_filters import told_of
+from rtmem.operations.memory_drafts import item_fields
 from rtmem.operations.memory_items import (
     BARE,
     SEPARATOR,
     UNEMBEDDED,
     WHOLE,
-    encode_key,
     read_item,
     read_paths,
     texts_of,
     updated_us,
-    write_namespace,
-    write_paths,
     write_value,
 )
 from rtmem.operations.memory_ranking import hybrid
 from rtmem.operations.memory_scope import MemoryScope
 from rtmem.operations.memory_search import list_namespaces, search
 from rtmem.operations.text_query import stemmed
-from rtmem.steps import Argument, Batch, Command, Embed, Request, Steps
+from rtmem.steps import Batch, Command, Embed, Request, Steps
 
 _REEMBED_MAX: Final = 64  # texts of so many items go to the embedder at once
 _TTL_MS_MAX: Final = 10**14  # three thousand years; Redis adds it to the time
@@ -245,18 +241,10 @@ def _put(scope: MemoryScope, draft: _Draft) -> Command:
     key = scope.keys.memory(scope.principal, op.namespace, op.key)
     if op.value is None or draft.value is None:
         return ("FCALL", "rtmem_v1_memories_delete", 1, key)
-    told = told_of(op.value)
-    common: list[Argument] = ["scope", SEPARATOR.join(scope_tags(scope.principal, op.namespace))]
-    if told.equalities:
-        common += ["eq", SEPARATOR.join(told.equalities)]
-    for name, number in told.numbers.items():
-        common += [name, number]
-    own: list[Argument] = ["ns", write_namespace(scope.principal, op.namespace)]
-    own += ["k", encode_key(op.key), "v", draft.value]
-    if isinstance(op.index, list | tuple):
-        own += ["ix", write_paths(op.index)]
-    elif draft.texts and scope.fields != (WHOLE,):
-        own += ["ix", write_paths(scope.fields)]  # a reindex does not know how this store was opened
+    # A reindex does not know how this store was opened, so an item says what of it was embedded.
+    from_store = scope.fields if draft.texts and scope.fields != (WHOLE,) else None
+    paths = op.index if isinstance(op.index, list | tuple) else from_store
+    common, own = item_fields(scope.principal, op.namespace, op.key, op.value, draft.value, paths)
     if draft.texts and (scope.settings.ranking == "hybrid" or draft.vectors is None):
         own += ["s", stemmed("\n".join(draft.texts))]
     if not draft.vectors:

@@ -25,6 +25,7 @@ from rtmem.errors import EmbeddingError, EmbeddingUnavailableError, InvalidReque
 from rtmem.operations import vector_index
 from rtmem.operations.functions import call, calls
 from rtmem.operations.memory_items import BARE, SEPARATOR, UNEMBEDDED, WHOLE, read_paths, texts_of, updated_us
+from rtmem.operations.memory_state import function_keys, look
 from rtmem.operations.serde import Serde
 from rtmem.operations.vector_index import Index
 from rtmem.steps import Argument, Command, Embed, Steps
@@ -32,45 +33,7 @@ from rtmem.steps import Argument, Command, Embed, Steps
 Algorithm: TypeAlias = Literal["flat", "hnsw"]
 Phase: TypeAlias = Literal["looking", "clearing", "embedding", "catching up", "tidying", "done"]
 
-FLAT_MAX: Final = 50_000
-"""Items above which HNSW is advised: a FLAT search reads every vector of the tenant that asks."""
-
 _WAIT_MS: Final = 50
-
-
-@dataclass(frozen=True, slots=True)
-class IndexReport:
-    """One index, as the engine tells of it."""
-
-    documents: int
-    ready: bool  # False: the engine still reads what there is
-    indexed_share: float  # 0..1
-    vector_bytes: int
-    other_bytes: int
-    fields: tuple[tuple[str, str, str], ...]  # name, type, algorithm of vectors or ""
-
-    def algorithm(self, vector_field: str) -> str:
-        """flat or hnsw; empty if it has no such vectors."""
-        return next((each[2] for each in self.fields if each[0] == vector_field), "")
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryState:
-    """What is known of the index of all of long-term memory."""
-
-    fingerprint: str  # short; empty: there are no vectors
-    dims: int
-    name: str
-    index: IndexReport | None  # None: not made yet, or there is no engine
-    next_fingerprint: str  # of a reindex that is under way, or was broken off
-    next_index: IndexReport | None
-    has_leftovers: bool  # vectors of an embedder of before
-    again: int  # documents that were written during a reindex
-
-    @property
-    def algorithm(self) -> str:
-        """flat or hnsw; empty without vectors."""
-        return "" if self.index is None else self.index.algorithm(f"vector_{self.fingerprint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,41 +44,13 @@ class Progress:
     done: int  # of the phase
     total: int  # about; 0 where it is not known
     embedded: int  # items, since it was begun here
-    failed: int  # items that this embedder cannot embed; they are found by their words
+    failed: int  # items that this embedder cannot embed; no search by meaning finds them
     wait_ms: int = 0  # nothing to do for so long
 
     @property
     def finished(self) -> bool:
         """Whether that was all."""
         return self.phase == "done"
-
-
-def look(index: Index) -> Steps[MemoryState]:
-    """What is known of the index of all of long-term memory. Redis: 1 round trip, FCALL rtmem_v1_reindex_state."""
-    reply = yield from call("rtmem_v1_reindex_state", _keys(index), ())
-    fingerprint, dims, name, _, next_fingerprint, leftovers = (each.decode() for each in reply[:6])
-    return MemoryState(
-        fingerprint, int(dims or 0), name, _report(reply[7]), next_fingerprint, _report(reply[8]), bool(leftovers),
-        reply[6],
-    )  # fmt: skip
-
-
-def _report(reply: Sequence[Any]) -> IndexReport | None:
-    if not reply:
-        return None
-    documents, ready, share, vectors_mb, others_mb, fields = reply
-    return IndexReport(
-        documents=int(documents),
-        ready=ready == b"1",
-        indexed_share=float(share),
-        vector_bytes=round(float(vectors_mb) * 1024 * 1024),
-        other_bytes=round(float(others_mb) * 1024 * 1024),
-        fields=tuple(tuple(part.decode() for part in each) for each in fields),
-    )
-
-
-def _keys(index: Index) -> tuple[str, str]:
-    return (index.alias, index.keys.memories)
 
 
 @dataclass(slots=True)
@@ -141,6 +76,11 @@ class Reindex:
     _embedded: int = 0
     _failed: int = 0
     _leftovers: bytes | None = None
+
+    @property
+    def looked(self) -> int:
+        """Documents that this phase has looked at."""
+        return self._looked
 
     def advance(self) -> Steps[Progress]:
         """Do one piece of it.
@@ -185,7 +125,7 @@ class Reindex:
             Index(index.keys, made, index.embedder), () if current is None else current.fields
         )
         head: list[Argument] = [index.fingerprint, index.dims, chosen, index.vector_field]
-        reply = yield from call("rtmem_v1_reindex_begin", _keys(index), [*head, *create])
+        reply = yield from call("rtmem_v1_reindex_begin", function_keys(index), [*head, *create])
         if reply == b"no engine":
             raise ModuleMissingError(vector_index.NO_ENGINE)
         is_same = state.fingerprint == index.fingerprint
@@ -199,7 +139,7 @@ class Reindex:
     def _embed_some(self) -> Steps[None]:
         index = self.index
         args: tuple[Argument, ...] = (index.fingerprint, index.vector_field, self._cursor, self.batch)
-        cursor, looked, *rows = yield from call("rtmem_v1_reindex_pending", _keys(index), args)
+        cursor, looked, *rows = yield from call("rtmem_v1_reindex_pending", function_keys(index), args)
         yield from self._give_vectors(rows)
         self._cursor, self._looked = cursor, self._looked + looked
         if self._cursor == b"0":
@@ -208,11 +148,11 @@ class Reindex:
     def _catch_up(self) -> Steps[Progress]:
         index = self.index
         args: tuple[Argument, ...] = (index.fingerprint, index.vector_field, self.batch)
-        left, *rows = yield from call("rtmem_v1_reindex_again", _keys(index), args)
+        left, *rows = yield from call("rtmem_v1_reindex_again", function_keys(index), args)
         yield from self._give_vectors(rows)
         if left > len(rows):
             return self._progress()
-        if (yield from call("rtmem_v1_reindex_switch", _keys(index), (index.fingerprint,))):
+        if (yield from call("rtmem_v1_reindex_switch", function_keys(index), (index.fingerprint,))):
             self._enter("tidying")
             return self._progress()
         state = yield from look(index)
@@ -226,7 +166,7 @@ class Reindex:
         for (key, u, _, _), each in zip(rows, vectors, strict=True):
             mark = BARE if each is not None else f"{BARE}{SEPARATOR}{UNEMBEDDED}"
             args = (self.index.fingerprint, self.index.vector_field, key, u, mark, *(each or ()))
-            commands.append(("FCALL", "rtmem_v1_reindex_embed", 2, *_keys(self.index), *args))
+            commands.append(("FCALL", "rtmem_v1_reindex_embed", 2, *function_keys(self.index), *args))
         written = yield from calls(commands)
         self._embedded += sum(done for done, each in zip(written, vectors, strict=True) if each is not None)
         self._failed += sum(done for done, each in zip(written, vectors, strict=True) if each is None)
@@ -258,7 +198,7 @@ class Reindex:
         """Old vectors go; and what never got one, because the embedder failed when it was written, gets it now."""
         index = self.index
         args: tuple[Argument, ...] = (self._cursor, self.batch, int(find_unembedded))
-        cursor, looked, leftovers, *rows = yield from call("rtmem_v1_reindex_tidy", _keys(index), args)
+        cursor, looked, leftovers, *rows = yield from call("rtmem_v1_reindex_tidy", function_keys(index), args)
         self._leftovers = leftovers if self._leftovers is None else self._leftovers
         vectors = yield from self._vectors(rows)
         head = (index.vector_field, index.fingerprint, index.dims)
@@ -272,7 +212,7 @@ class Reindex:
         self._embedded += sum(written)
         self._cursor, self._looked = cursor, self._looked + looked
         if self._cursor == b"0":
-            yield from call("rtmem_v1_reindex_tidied", _keys(index), (self._leftovers or b"",))
+            yield from call("rtmem_v1_reindex_tidied", function_keys(index), (self._leftovers or b"",))
             self._enter(then)
 
 

@@ -11,7 +11,8 @@ import redis
 
 from rtmem.errors import EmbedderMismatchError, EmbeddingError, EmbeddingUnavailableError, RtmemError, StaleWriterError
 from rtmem.memory import Memory
-from rtmem.operations.reindex import Progress, Reindex, look
+from rtmem.operations.memory_state import look
+from rtmem.operations.reindex import Progress, Reindex
 from rtmem.settings import Store
 from rtmem.store import RedisStore
 from tests.store.colours import Letters

@@ -90,6 +90,24 @@ local function state(keys)
     told(meta.next and look_at(meta.next))}
 end
 
+-- How many documents each query finds, and what some of the memories that the first one finds take.
+-- ARGV 1 how many of these to look at  then queries
+-- Replies {{count, ...}, how many were looked at, their bytes}
+local function counts(keys, argv)
+  local found = {}
+  for n = 2, #argv do
+    local reply = redis.call('FT.SEARCH', keys[1], argv[n], 'LIMIT', 0, 0, 'DIALECT', 2, 'TIMEOUT', 0)
+    found[#found + 1] = reply[1]
+  end
+  local sample = redis.call('FT.SEARCH', keys[1], argv[2], 'NOCONTENT', 'LIMIT', 0, argv[1], 'DIALECT', 2, 'TIMEOUT', 0)
+  local looked, bytes = 0, 0
+  for n = 2, #sample do
+    local taken = redis.call('MEMORY', 'USAGE', sample[n], 'SAMPLES', 0)
+    if taken then looked, bytes = looked + 1, bytes + taken end
+  end
+  return {found, looked, bytes}
+end
+
 local function abandon(keys, meta)
   redis.pcall('FT.DROPINDEX', meta.next)
   redis.call('DEL', keys[1] .. ':again')
@@ -175,7 +193,7 @@ local function set_side(key, n, old_sides, field, vector)
   if n <= old_sides then return end
   local all, common = redis.call('HGETALL', key), {'mark', 'side'}
   for i = 1, #all, 2 do
-    if all[i] == 'scope' or all[i] == 'eq' or all[i]:sub(1, 2) == 'n_' then
+    if all[i] == 'scope' or all[i] == 'eq' or all[i]:find('^nx?_') then
       common[#common + 1], common[#common + 2] = all[i], all[i + 1]
     end
   end
@@ -260,6 +278,7 @@ local function tidied(keys, argv)
 end
 
 redis.register_function{function_name = 'rtmem_v1_reindex_state', callback = state, flags = {'no-writes'}}
+redis.register_function{function_name = 'rtmem_v1_reindex_counts', callback = counts, flags = {'no-writes'}}
 redis.register_function('rtmem_v1_reindex_begin', begin)
 redis.register_function{function_name = 'rtmem_v1_reindex_pending', callback = pending, flags = {'no-writes'}}
 redis.register_function('rtmem_v1_reindex_again', again)

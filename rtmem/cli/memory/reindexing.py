@@ -1,0 +1,190 @@
+"""`rtmem memory reindex | stats`: another embedder or index for all of memory, and what there is."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import typer
+
+from rtmem.cli import options, screen
+from rtmem.cli.memory.opening import Application, Place, Principal, Teams, opened, owner
+from rtmem.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+    from rtmem.operations.memory_state import MemoryCounts, MemoryState
+    from rtmem.operations.reindex import Progress
+
+
+_WORTH_A_MEAN = 1_000  # documents; a smaller index consists of what was set aside for more
+
+
+def reindex(
+    model: Annotated[
+        str,
+        typer.Option(
+            "--embedder", metavar="MODEL", help="local, multilingual or remote:NAME; default: [embedding] model."
+        ),
+    ] = "",
+    algorithm: Annotated[
+        Literal["flat", "hnsw"] | None,
+        typer.Option("--algorithm", help="Exact, or approximate and faster when there is much. Default: as it is."),
+    ] = None,
+    fields: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--field",
+            metavar="PATH",
+            help="What to embed of items of the store that do not say it; default: all of it.",
+        ),
+    ] = None,
+    per_second: Annotated[
+        int,
+        typer.Option("--per-second", min=0, help="At most about so many documents a second, to leave room; 0: all."),
+    ] = 0,
+    config: options.Config = None,
+    data_dir: options.DataDir = None,
+    redis_url: options.RedisUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: a line for each step.")] = False,
+) -> None:
+    """Embed all of memory anew, of everybody, and switch to the new vectors, while programs go on reading and writing.
+
+    A new index is made beside the old one, so it takes the room of both until the switch. What is written meanwhile
+    is covered. Broken off (Ctrl-C, a crash), it goes on when it is run again. With the embedder there is, it only
+    changes the index, or embeds what had failed.
+
+    From the switch on programs with the old embedder are refused (EmbedderMismatchError): restart them with the new
+    one then. Examples:
+      [bold]rtmem memory reindex --algorithm hnsw[/bold]
+      [bold]rtmem memory reindex --embedder multilingual --per-second 200[/bold]
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    from rtmem.operations.reindex import Reindex
+
+    place = Place(None, None, "", config, data_dir, redis_url)
+    columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with opened(place, embedding=True, model=model) as memory, Bars(*columns, console=screen.err) as bars:
+        scope = memory.scope
+        work = Reindex(scope.index, scope.serde, tuple(fields or ("$",)), algorithm)
+        bar = bars.add_task("looking")
+        while True:
+            began, before = time.monotonic(), work.looked
+            progress = memory.run(work.advance())
+            _show(bars, bar, progress, as_json=as_json)
+            if progress.finished:
+                break
+            spare_s = (work.looked - before) / per_second - (time.monotonic() - began) if per_second else 0.0
+            time.sleep(max(progress.wait_ms / 1000, spare_s, 0))
+    if not as_json:
+        assert memory.embedder is not None
+        documents = "document" if progress.embedded == 1 else "documents"
+        screen.out.print(f"{progress.embedded:,} {documents} embedded by {memory.embedder.name}")
+    if progress.failed:
+        screen.note(
+            f"({progress.failed:,} could not be embedded: searches by meaning miss them; the next reindex tries again)"
+        )
+
+
+def _show(bars: Bar, bar: TaskID, progress: Progress, *, as_json: bool) -> None:
+    done = progress.total if progress.finished else min(progress.done, progress.total)
+    bars.update(bar, description=progress.phase, completed=done, total=progress.total or None)
+    if as_json:
+        typer.echo(msgspec.json.encode(progress).decode())
+
+
+def stats(
+    principal: Principal = None,
+    teams: Teams = None,
+    application: Application = "",
+    config: options.Config = None,
+    data_dir: options.DataDir = None,
+    redis_url: options.RedisUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Count what a principal has, and tell of the index: whose vectors, how large, whether it is ready."""
+    from rtmem.operations.memory_state import count, look
+
+    place = Place(principal, teams, application, config, data_dir, redis_url)
+    with opened(place, embedding=False) as memory:
+        counts = memory.run(count(memory.scope))
+        state = memory.run(look(memory.scope.index))
+    if as_json:
+        typer.echo(msgspec.json.encode({"counts": counts, "index": state}).decode())
+        return
+    screen.note(f"(of {owner(memory)})")
+    screen.rows(_counted(counts) + _indexed(state))
+    for what, fix in hints(state, counts) + _stranger(place, state):
+        screen.note(f"{what}\n  -> {fix}")
+
+
+def _counted(counts: MemoryCounts) -> list[tuple[str, str]]:
+    kinds = ", ".join(f"{number:,} {kind}" for kind, number in counts.facts.items() if number) or "none"
+    return [
+        ("facts", f"{sum(counts.facts.values()):,} believed: {kinds}" if counts.facts else "none"),
+        ("", f"{counts.ended:,} believed no more"),
+        ("items", f"{counts.items:,} of the store"),
+        ("unembedded", f"{counts.unembedded:,}"),
+        ("everybody", f"{counts.everybody:,} facts and items, about {counts.bytes_each:,} bytes each"),
+    ]
+
+
+def _indexed(state: MemoryState) -> list[tuple[str, str]]:
+    index = state.index
+    if index is None:
+        return [("index", "none yet")]
+    whose = f"{state.fingerprint}, {state.dims} dimensions" if state.fingerprint else "nobody's: nothing was embedded"
+    taken = index.vector_bytes + index.other_bytes
+    size = f"{index.documents:,} documents, {taken:,} bytes"
+    if index.documents >= _WORTH_A_MEAN:
+        size += f" ({taken // index.documents:,} each)"
+    found = [
+        ("vectors of", whose),
+        ("index", f"{state.name}: {state.algorithm or 'no vectors'}, {size}"),
+        ("ready", "yes" if index.ready else f"no: {index.indexed_share:.0%} are read, searches may miss the rest"),
+    ]
+    if state.next_index is not None:
+        found.append(("reindex", f"to {state.next_fingerprint}: {state.next_index.documents:,} documents are in it"))
+    return found
+
+
+def _stranger(place: Place, state: MemoryState) -> list[tuple[str, str]]:
+    """Whether the embedder of the settings is another one than that of the index."""
+    from rtmem.embedding import from_settings
+    from rtmem.operations.vector_index import short
+
+    embedding = place.settings().embedding
+    try:
+        mine = short(from_settings(embedding).fingerprint)
+    except ConfigError:
+        return []  # whoever uses it will be told
+    if mine == state.fingerprint or not state.fingerprint:
+        return []
+    what = f"[embedding] model {embedding.model!r} has other vectors ({mine}): programs that use it here are refused"
+    return [(what, "`rtmem memory reindex`, or the model of before")]
+
+
+def hints(state: MemoryState, counts: MemoryCounts | None) -> list[tuple[str, str]]:
+    """What an index lacks, and what helps."""
+    from rtmem.operations.memory_state import FLAT_MAX
+
+    found = []
+    if state.algorithm == "flat" and state.index is not None and state.index.documents > FLAT_MAX:
+        found.append(
+            (
+                f"flat, with more than {FLAT_MAX:,} documents: a search reads every vector of the tenant that asks",
+                "`rtmem memory reindex --algorithm hnsw` if they are slow; a restart takes longer then",
+            )
+        )
+    if state.next_fingerprint or state.has_leftovers:
+        found.append(("a reindex is under way, or was broken off", "`rtmem memory reindex` goes on with it"))
+    if counts is not None and counts.everybody_unembedded:
+        found.append(
+            (f"{counts.everybody_unembedded:,} are without the vector they should have", "`rtmem memory reindex`")
+        )
+    return found
