@@ -252,7 +252,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FactPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Some facts, the last written first."""
+    """Some facts, the last created first."""
 
     facts: tuple[Fact, ...]
     continuation: str = ""  # pass it with the same arguments for what follows; empty: that was all

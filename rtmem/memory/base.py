@@ -36,6 +36,11 @@ class FactMemory:
         store: all_settings.Store | None,
         retrieval: all_settings.Retrieval | None,
     ) -> None:
+        if embedder is not None and not (hasattr(embedder, "fingerprint") and hasattr(embedder, "aembed")):
+            raise ConfigError(
+                f"embedder is a {type(embedder).__name__}, which tells nobody what makes its vectors different from "
+                "others: use rtmem.embedding.from_settings(), or LangChainEmbedder around LangChain's Embeddings"
+            )
         kept = store or all_settings.Store()
         keys = Keys(kept.prefix)
         self.scope = FactScope(

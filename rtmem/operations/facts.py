@@ -134,8 +134,8 @@ def update(
     """Believe something else from now on: the old fact ends, and the new one follows it, in one step.
 
     What is not given is as in the old fact. Of several who update one fact at the same time, one succeeds: the others'
-    reason spoke of a fact that is believed no more, so they are told what is believed instead, and decide. The same
-    update sent again changes nothing.
+    reason spoke of a fact that is believed no more, so they are told what is believed instead, and decide. Who says
+    what is believed already, or sends the same again, succeeds and changes nothing.
 
     Args:
         fact: what is believed no more. A Fact saves a round trip against its id.
@@ -353,7 +353,7 @@ def _written(scope: FactScope, fact: Fact, reply: list[Any], fact_id: str = "") 
             "valid_from too"
         )
     told = _told(scope, reply, fact_id)
-    if reply[1] == 0:
+    if reply[1] == 0 and scope.index.state.has_engine:
         yield from vector_index.setup(scope.index)  # somebody flushed the database, the index with it
     return told
 

@@ -55,6 +55,14 @@ def test_an_update_since_before_the_old_fact_leaves_it_no_time(ann: Caller) -> N
     assert [fact.text for fact in ann.query(valid_at=5_000).facts] == ["Oslo"]
 
 
+def test_what_was_going_to_be_is_updated_from_then_on(ann: Caller) -> None:
+    rome = ann.write("Ann lives in Rome.", valid_from=4_000_000_000_000)
+    oslo = ann.update(rome, "Ann lives in Oslo.", reason="other plans")
+    assert oslo.valid_from_ms == ann.read(rome.id).valid_to_ms == 4_000_000_000_000
+    assert ann.query().facts == ()
+    assert ann.query(valid_at=4_000_000_000_000).facts == (oslo,)
+
+
 def test_an_update_by_key_leads_to_the_new_fact(ann: Caller) -> None:
     old = ann.write(key="units", value={"length": "miles"})
     new = ann.update(old.id, value={"length": "km"}, reason="he asked")
@@ -119,6 +127,26 @@ def test_the_same_change_sent_twice_happens_once(ann: Caller) -> None:
     with pytest.raises(FactConflictError):
         ann.update(city, "Bern", reason="moved")
     assert len(ann.history(city)) == 2
+
+
+def test_who_says_what_is_believed_instead_by_now_is_right(ann: Caller) -> None:
+    rome = ann.write("Rome")
+    oslo = ann.update(rome, "Oslo", reason="one")
+    assert ann.update(rome, "OSLO", reason="other") == oslo
+    ann.update(oslo, "Bern")
+    with pytest.raises(FactConflictError) as caught:  # by now it is not
+        ann.update(rome, "Oslo", reason="third")
+    assert caught.value.data["current"] == oslo.id
+
+
+def test_of_one_key_only_the_last_fact_can_be_updated(ann: Caller) -> None:
+    old = ann.write("Paris", key="city", valid_from=1_000, valid_to=2_000)
+    new = ann.write("Paris", key="city")
+    assert new.id == f"{old.id}.2"
+    with pytest.raises(FactConflictError) as caught:
+        ann.update(old, "Rome")
+    assert caught.value.data["current"] == new.id
+    assert ann.read("city") == new
 
 
 def test_invalidated_at_a_time_it_was_true_until_then(ann: Caller) -> None:

@@ -194,6 +194,21 @@ def test_a_vector_that_is_there_survives_a_repetition_whose_embedding_fails(worl
         assert ann.retrieve("Ann paints landscapes", explain=True).hits[0].explanation.cosine > 0.9
 
 
+def test_a_repetition_brings_the_vector_that_failed_to_come(world: World) -> None:
+    embedder = Words(broken=True)
+    with world.open(principal="ann", embedder=embedder) as ann:
+        ann.write("Ann paints landscapes.")
+        embedder.broken = False
+        assert ann.write("Ann paints landscapes.").embedded
+        assert ann.reembed() == 0
+        assert ann.retrieve("Ann paints landscapes", explain=True).hits[0].explanation.cosine > 0.9
+
+
+def test_an_embedder_without_a_fingerprint_is_refused(world: World) -> None:
+    with pytest.raises(ConfigError, match="LangChainEmbedder"), world.open(principal="ann", embedder=object()):
+        pass
+
+
 def test_vectors_of_two_embedders_are_never_compared(world: World) -> None:
     with world.open(principal="ann", embedder=Words()) as ann, world.open(embedder=Words(dims=32)) as other:
         fact = ann.write("Ann paints.")

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from rtmem.errors import FactConflictError, RtmemError, ServerFullError, ServerUnavailableError
+from rtmem.errors import ConfigError, FactConflictError, RtmemError, ServerFullError, ServerUnavailableError
 from rtmem.memory import AsyncMemory, Memory
 from rtmem.records import Fact, Principal
+from rtmem.settings import Store
 from rtmem.steps import Batch
 from tests.checkpoint.scissors import Cut, between
 from tests.conftest import ServerFactory, kill_server
@@ -171,7 +172,7 @@ def test_a_call_sent_again_by_the_driver_has_its_effect_once(world: World, verb:
 def test_what_was_acknowledged_survives_kill_9(redis_server: ServerFactory) -> None:
     server = redis_server(profile="durable")
     embedder = Words()
-    with Memory(server.url, principal="ann", embedder=embedder) as ann:
+    with Memory(server.url, principal="ann", embedder=embedder, store=Store(ack="fsync")) as ann:
         rome = ann.write("Ann lives in Rome.", key="city")
         oslo = ann.update(rome, "Ann lives in Oslo.", reason="moved")
         gone = ann.write("Ann hides quartz.")
@@ -185,6 +186,20 @@ def test_what_was_acknowledged_survives_kill_9(redis_server: ServerFactory) -> N
         while not ann.retrieve("Ann lives").index_ready:
             pass
         assert [hit.fact for hit in ann.retrieve("Ann lives").hits] == [oslo]
+
+
+def test_a_server_that_can_prove_nothing_is_told_of_before_anything_is_written(world: World) -> None:
+    with world.open(principal="ann", store=Store(ack="fsync")) as strict, world.open(principal="ann") as ann:
+        fact = ann.write("Rome")
+        for call in (
+            lambda: strict.write("x"),
+            lambda: strict.update(fact, "x"),
+            lambda: strict.invalidate(fact, "x"),
+            lambda: strict.forget(fact),
+        ):
+            with pytest.raises(ConfigError):
+                call()
+        assert strict.query(ended=True).facts == (fact,)
 
 
 def test_a_full_server_still_reads_and_forgets(redis_server: ServerFactory) -> None:

@@ -210,8 +210,8 @@ local function update(keys, argv)
   if not old or old.scope ~= draft.scope then return {'none'} end
   if old.ended then
     local next = old.next and base_of(old.next) == draft.base and look(keys, old.next)
-    if next and next.digest == draft.digest and old.reason == reason then
-      return done(keys, indexed, false, next.id) -- sent again after a lost connection
+    if next and next.digest == draft.digest and (not next.ended or old.reason == reason) then
+      return done(keys, indexed, false, next.id) -- said by somebody else too, or sent again after a lost connection
     end
     return {'conflict', old.next or ''}
   end
