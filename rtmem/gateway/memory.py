@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
-from langgraph.store.base import BaseStore, Op, Result
+from langgraph.store.base import BaseStore, Op, Result, TTLConfig
 
 from rtmem import embedding
 from rtmem import settings as settings_
@@ -77,6 +77,15 @@ class Memories:
         bind = getattr(graph.store, "bind", None)
         return graph.store if bind is None else bind(principal)
 
+    @property
+    def ttl_config(self) -> TTLConfig:
+        """What [store] says of items that are given no ttl, in LangGraph's words."""
+        given = self._settings.store
+        return {
+            "refresh_on_read": given.refresh_on_read,
+            "default_ttl": given.ttl_ms / 60_000 if given.ttl_ms else None,
+        }
+
     async def store(self) -> AsyncRedisStore:
         """Everybody's; to be bound."""
         if self._store is None:
@@ -115,6 +124,7 @@ class BoundStore(BaseStore):
     def __init__(self, memories: Memories, principal: str) -> None:
         self._memories = memories
         self._principal = principal
+        self.ttl_config = memories.ttl_config
         self._loop = asyncio.get_running_loop()
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import redis
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
@@ -13,7 +14,7 @@ from langgraph.runtime import Runtime
 from rtmem.agent.recall import RecallMiddleware
 from rtmem.errors import ConfigError
 from rtmem.gateway.memory import Memories
-from rtmem.settings import Embedding, Recall, Settings
+from rtmem.settings import Embedding, Recall, Settings, Store
 from tests.agent.offload.worlds import Scripted, call, say
 from tests.agent.recall.worlds import PATIENT, memory_in
 from tests.gateway.conftest import ServeGateway
@@ -89,3 +90,16 @@ async def test_a_graph_gets_a_store_of_its_principal(serve_gateway: ServeGateway
 def test_a_model_that_does_not_exist_is_told_at_the_start() -> None:
     with pytest.raises(ConfigError, match="remote:NAME"):
         Memories(None, Settings(embedding=Embedding(model="mini")))  # type: ignore[arg-type]
+
+
+async def test_what_a_graph_stores_lives_as_long_as_the_settings_say(
+    serve_gateway: ServeGateway, redis_client: redis.Redis
+) -> None:
+    sections = {"store": Store(ttl_ms=600_000)}
+    async with serve_gateway(graphs={"notes": notebook(awaiting=True)}, sections=sections) as served:
+        async with raw_client(served.ws_url, "t1", token="token-of-alice") as client:
+            await client.subscribe(["lifecycle"])
+            await client.start("notes", "a")
+            await client.until_end()
+    (name,) = redis_client.keys("rtmem:m:*")
+    assert 0 < redis_client.pttl(name) <= 600_000
