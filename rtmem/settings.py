@@ -191,7 +191,8 @@ class Recall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     tool_deadline_ms: Positive = 3_000  # of one call of `remember`, `search_memory` or `forget` by the model
     tool_items_max: Positive = 10  # in one answer of `search_memory`
     tool_tokens_max: Positive = 800  # of that answer
-    keep_ms: NotNegative = 10_000  # so long a recall serves the turn it was made for, and a prefetch the next one
+    turn_keep_ms: NotNegative = 600_000  # so long a recall serves the turn it was made for
+    prefetch_keep_ms: NotNegative = 10_000  # so long a prefetch may serve the next one
     kept_max: Positive = 1_024  # threads of which one is kept
     likeness_min: Share = 0.8  # share of words that what was prefetched and what was then asked must have in common
 

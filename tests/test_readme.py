@@ -82,11 +82,13 @@ def test_links_within_the_repository_lead_somewhere() -> None:
 def test_every_example_is_run_by_a_test() -> None:
     assert set(blocks("example")) == {
         *("saver.py", "tenants.py", "pointers.py", "agent_pointers.py"),
-        *("embedders.py", "store.py", "facts.py", "app.py", "client.py", "resume.py"),
+        *("embedders.py", "store.py", "facts.py", "recall.py", "app.py", "client.py", "resume.py"),
     }
 
 
-@pytest.mark.parametrize("name", ["saver.py", "tenants.py", "pointers.py", "agent_pointers.py", "store.py", "facts.py"])
+@pytest.mark.parametrize(
+    "name", ["saver.py", "tenants.py", "pointers.py", "agent_pointers.py", "store.py", "facts.py", "recall.py"]
+)
 def test_examples_of_savers_print_what_the_readme_says_each_time(name: str, env: dict[str, str]) -> None:
     for _ in range(2):
         assert run(name, env) == plain(blocks("prints")[name])

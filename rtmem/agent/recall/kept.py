@@ -1,7 +1,7 @@
 """What was recalled, or is being recalled, for a thread: a prefetch until it is asked for, then the turn's own recall.
 
-One for each principal and thread. It ends by its age, by the next one, by a write of the same principal, or when too
-many others came after it.
+One for each principal and thread. It ends by its age, by the next one, or when too many others came after it; a
+prefetch also by a write of the same principal.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Kept:
     words: frozenset[str]
     began_s: float
     work: Work
-    turn: str | None = None  # the message it was made for; None: a prefetch that nobody has asked for
+    turn: str | None = None  # id of the message it was made for, or ""; None: a prefetch that nobody has asked for
     outcome: Recalled | None = None  # what that turn was told
 
     @property
@@ -87,9 +87,9 @@ class Shelf:
         _cancel(dropped)
 
     def forget(self, principal: Principal) -> None:
-        """The memory of this principal has changed."""
+        """The memory of this principal has changed. A turn at work keeps what it was told: it made the change."""
         with self._lock:
-            places = [place for place in self._kept if place[0] == principal]
+            places = [place for place, kept in self._kept.items() if place[0] == principal and not kept.turn]
             dropped = [self._kept.pop(place) for place in places]
         _cancel(dropped)
 
@@ -102,8 +102,10 @@ class Shelf:
 
     def _fresh(self, place: Place) -> Kept | None:
         kept = self._kept.get(place)
-        old = kept is not None and time.monotonic() - kept.began_s > self._settings.keep_ms / 1_000
-        return None if old else kept
+        if kept is None:
+            return None
+        keep_ms = self._settings.prefetch_keep_ms if kept.turn is None else self._settings.turn_keep_ms
+        return kept if (time.monotonic() - kept.began_s) * 1_000 <= keep_ms else None
 
 
 def _cancel(dropped: list[Kept]) -> None:

@@ -91,7 +91,7 @@ def test_what_was_prefetched_for_one_principal_is_not_used_for_another(world: Wo
 
 def test_what_is_old_is_read_again(world: World) -> None:
     with world.memory() as memory:
-        recall = world.recall(memory, keep_ms=0)
+        recall = world.recall(memory, prefetch_keep_ms=0, turn_keep_ms=0)
         world.prefetch(recall, "where does Ann live?")
         sources = [world.read(recall, "where does Ann live?", turn="m1").source for _ in range(2)]
         assert sources == ["read", "read"]

@@ -21,7 +21,7 @@ from tests.checkpoint.colours import Loop
 from tests.memory.colours import Words
 
 # How long things take is no test's subject, and a busy machine must not matter.
-PATIENT = {"deadline_ms": 60_000, "tool_deadline_ms": 60_000, "keep_ms": 600_000}
+PATIENT = {"deadline_ms": 60_000, "tool_deadline_ms": 60_000, "prefetch_keep_ms": 600_000}
 
 
 @dataclass(slots=True)
