@@ -11,6 +11,7 @@ from types import ModuleType
 BENCHMARKS = {
     "checkpoint": "savers: latency against the floor and the peers, growth, round trips, event-loop stalls",
     "crash": "crash lab: power cuts, kills and broken disks, and what each of them takes away",
+    "index": "index of memory: FLAT, HNSW or a vector set: how long a restart takes, and a search",
     "pointers": "pointers: tokens of an agent with and without them, and what they cost",
     "recall": "long-term memory: how much of what answers a question is found, on LoCoMo",
 }
