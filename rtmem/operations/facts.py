@@ -18,7 +18,7 @@ from rtmem.errors import (
     InvalidRequestError,
 )
 from rtmem.keys import check_id
-from rtmem.operations import vector_index
+from rtmem.operations import memory_queries, vector_index
 from rtmem.operations.fact_drafts import Draft, changed, checked_tags, checked_text, sentence
 from rtmem.operations.fact_items import (
     ID,
@@ -308,8 +308,8 @@ def reembed(scope: FactScope, limit: int = 1_000) -> Steps[int]:
     clauses = f"@scope:{{{'|'.join(scope.tags())}}}"
     while done < limit:
         most = min(limit - done, _REEMBED_MAX)
-        query = vector_index.unembedded(index, clauses, most)
-        found = yield from vector_index.find(
+        query = memory_queries.unembedded(index, clauses, most)
+        found = yield from memory_queries.find(
             index, [query], skip=0, take=most, enough=most, refresh=False, with_vectors=False, fields=()
         )
         texts = tuple(scope.serde.loads(row[2])["text"] for row in found.rows)

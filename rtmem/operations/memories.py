@@ -22,7 +22,7 @@ from langgraph.store.base import (
 )
 
 from rtmem.errors import CommandError, EmbeddingError, FunctionMissingError, InvalidRequestError
-from rtmem.operations import vector_index
+from rtmem.operations import memory_queries, vector_index
 from rtmem.operations.functions import calls
 from rtmem.operations.memory_drafts import item_fields
 from rtmem.operations.memory_items import (
@@ -276,11 +276,11 @@ def reembed(scope: MemoryScope, limit: int = 1_000) -> Steps[int]:
     if scope.embedder is None:
         raise InvalidRequestError("this store has no embedder: open it with index={'embed': ..., 'dims': ...}")
     done, index = 0, scope.index
-    clauses = vector_index.scope_clause(scope.principal, ())
+    clauses = memory_queries.scope_clause(scope.principal, ())
     while done < limit:
         most = min(limit - done, _REEMBED_MAX)
-        query = vector_index.unembedded(index, clauses, most)
-        found = yield from vector_index.find(
+        query = memory_queries.unembedded(index, clauses, most)
+        found = yield from memory_queries.find(
             index, [query], skip=0, take=most, enough=most, refresh=False, with_vectors=False, fields=("ix",)
         )
         texts = [texts_of(scope.serde.loads(row[2]), read_paths(row[5]) or scope.fields) for row in found.rows]

@@ -12,10 +12,10 @@ from rtmem.operations import retrieval, text_query
 from rtmem.operations.functions import calls
 from rtmem.operations.memory_filters import as_path, at_path, narrow
 from rtmem.operations.memory_items import ttl_ms, write_namespace
+from rtmem.operations.memory_queries import in_order, scope_clause, side_by_side
 from rtmem.operations.memory_scope import MemoryScope
 from rtmem.operations.memory_search import Pages, SearchResults, Wanted, fitting, search
 from rtmem.operations.retrieval import Candidate
-from rtmem.operations.vector_index import in_order, scope_clause, side_by_side
 from rtmem.steps import Steps
 
 _GROWTH: Final = 4

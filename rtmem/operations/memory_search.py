@@ -9,12 +9,12 @@ from typing import Any
 from langgraph.store.base import ListNamespacesOp, MatchCondition, SearchItem, SearchOp
 
 from rtmem.errors import QueryError
-from rtmem.operations import vector_index
+from rtmem.operations import memory_queries
 from rtmem.operations.functions import calls
 from rtmem.operations.memory_filters import matches, narrow
 from rtmem.operations.memory_items import BARE, Namespace, decode_key, read_found, read_namespace, ttl_ms
+from rtmem.operations.memory_queries import Query, in_order, nearest, scope_clause
 from rtmem.operations.memory_scope import MemoryScope
-from rtmem.operations.vector_index import Query, in_order, nearest, scope_clause
 from rtmem.steps import Steps
 
 _GUESS_MIN = 64
@@ -96,9 +96,9 @@ class Pages:
         guess = needed if is_whole else max(_GROWTH * needed, _GUESS_MIN)
         window = skip + guess * self.scope.vectors_guess if self.with_vectors else skip + guess
         while True:
-            window = min(window, vector_index.RESULTS_MAX) if skip < vector_index.RESULTS_MAX else skip + needed
+            window = min(window, memory_queries.RESULTS_MAX) if skip < memory_queries.RESULTS_MAX else skip + needed
             take = min(page_max, needed - len(found) if is_whole else guess)
-            page = yield from vector_index.find(
+            page = yield from memory_queries.find(
                 self.scope.index,
                 self.queries(window),
                 skip=skip,
@@ -159,7 +159,7 @@ def list_namespaces(scope: MemoryScope, op: ListNamespacesOp) -> Steps[list[Name
             raise QueryError(f"match_type is {condition.match_type!r}: prefix or suffix")
         if condition.match_type == "prefix":
             known = max(known, _before_wildcard(condition.path), key=len)
-    stored = yield from vector_index.namespaces(scope.index, scope_clause(scope.principal, known))
+    stored = yield from memory_queries.namespaces(scope.index, scope_clause(scope.principal, known))
     found = {namespace for _, namespace in map(read_namespace, stored)}
     if conditions:
         found = {namespace for namespace in found if all(_does_match(each, namespace) for each in conditions)}

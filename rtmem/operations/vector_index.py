@@ -19,19 +19,16 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
-from redisvl.query import VectorQuery
 from redisvl.schema import IndexSchema
 
 from rtmem import settings as all_settings
-from rtmem.errors import CommandError, ModuleMissingError, QueryLimitError
-from rtmem.keys import Keys, scope_tag
+from rtmem.errors import CommandError, ModuleMissingError
+from rtmem.keys import Keys
 from rtmem.operations.functions import call
 from rtmem.operations.memory_filters import as_path, number_field
-from rtmem.operations.memory_items import SEPARATOR, SIDE, UNEMBEDDED
-from rtmem.operations.text_query import TextQuery
+from rtmem.operations.memory_items import SEPARATOR
 from rtmem.steps import Argument, Batch, Embedder, R, Steps
 
-RESULTS_MAX: Final = 1_000_000  # of one query; the engine refuses more
 LOOK_AGAIN_S: Final = 1.0
 _LOOKS_MAX: Final = 50
 _PAUSE_S: Final = 0.01
@@ -214,152 +211,10 @@ def with_index(index: Index, ask: Callable[[], Steps[R]]) -> Steps[R]:
         return (yield from ask())
 
 
-# Queries -------------------------------------------------------------------------------------------------------------
-
-
-def scope_clause(principal: str, path: Sequence[str]) -> str:
-    """The clause that no query goes without."""
-    return f"@scope:{{{scope_tag(principal, path)}}}"
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A query as rtmem_v1_memories_find runs it."""
-
-    most: int  # it brings at most so many documents
-    words: tuple[Argument, ...]
-
-    @property
-    def args(self) -> tuple[Argument, ...]:
-        """As the function takes it."""
-        return (self.most, len(self.words), *self.words)
-
-
-def _checked(most: int) -> int:
-    if most > RESULTS_MAX:
-        raise QueryLimitError(
-            f"a search would have to look at {most} documents, at most {RESULTS_MAX} are possible: search in a longer "
-            "namespace prefix, or with a filter"
-        )
-    return most
-
-
-def in_order(index: Index, clauses: str, most: int, *, sides: bool = False) -> Query:
-    """The oldest `most` items that fit, by the time when they were first written."""
-    text = clauses if sides else f"{clauses} -@mark:{{{SIDE}}}"
-    words = ("SORTBY", "created", "ASC", "NOCONTENT", "LIMIT", 0, _checked(most), "DIALECT", 2, "TIMEOUT", 0)
-    return Query(most, (index.alias, text, *words))
-
-
-def nearest(index: Index, clauses: str, vector: bytes, most: int) -> Query:
-    """The `most` documents whose vectors are nearest, side documents included.
-
-    vector: float32, shape (dims,), in this machine's order of bytes.
-    """
-    words = _nearest_words(clauses, index.vector_field, _checked(most))
-    # Without TIMEOUT 0 the engine answers after half a second with what it has until then, and does not say so.
-    return Query(most, (index.alias, *words, "TIMEOUT", 0, "PARAMS", 2, "vector", vector))
-
-
-@lru_cache(maxsize=1024)
-def _nearest_words(clauses: str, vector_field: str, most: int) -> tuple[Argument, ...]:
-    # RedisVL takes 16 us for this, half of what such a query takes the server; most searches are alike.
-    query = VectorQuery(b"", vector_field, return_fields=[], filter_expression=clauses, num_results=most)
-    return tuple(query.get_args())
-
-
-def find(
-    index: Index,
-    queries: Sequence[Query],
-    *,
-    skip: int,
-    take: int,
-    enough: int,
-    refresh: bool,
-    with_vectors: bool,
-    fields: Sequence[str] = ("ns", "k"),
-) -> Steps[Found]:
-    """The items that queries lead to, one query after the other until there are `enough`, each item once.
-
-    Redis: 1 round trip, FCALL rtmem_v1_memories_find; ttls included. 2 more when the index has been lost.
-    """
-
-    def ask() -> Steps[list[Any]]:
-        due = index.state.is_due()
-        args: list[Argument] = [int(refresh), index.fingerprint if with_vectors else "", int(due), skip, take, enough]
-        args += [len(fields), *fields]
-        for query in queries:
-            args += query.args
-        found: list[Any] = yield from call("rtmem_v1_memories_find", [index.alias], args)
-        _note(index, due, found[1])
-        return found
-
-    reply = yield from with_index(index, ask)
-    return Found(bool(reply[0]), int(reply[2]), reply[3:])
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What `find` brings."""
-
-    has_more: bool
-    looked_at: int
-    rows: list[list[bytes]]  # id, score or b"", v, created, u, fields...
-
-
-def namespaces(index: Index, clauses: str) -> Steps[list[bytes]]:
-    """The namespaces of all items that fit, as they are stored, in no order.
-
-    Redis: 1 round trip, FCALL rtmem_v1_memories_namespaces; looks at every item that fits.
-    """
-    args = [index.alias, f"{clauses} -@mark:{{{SIDE}}}"]
-    found: list[bytes] = yield from with_index(index, lambda: call("rtmem_v1_memories_namespaces", [], args))
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """What several queries lead to, each with its own scores."""
-
-    scores: list[list[tuple[bytes, float]]]  # of each query: id, and what the engine gave it, best first
-    rows: dict[bytes, list[bytes]]  # id -> v, created, u, ns, k
-
-
-def side_by_side(index: Index, words: TextQuery | None, vector: tuple[str, bytes] | None, window: int) -> Steps[Lists]:
-    """The best of two queries: of one by words, and of one by a vector below some clauses; either may be None.
-
-    Redis: 1 round trip, FCALL rtmem_v1_memories_rank. Nobody's ttl is refreshed.
-    """
-    asked: list[Argument] = []
-    if words is not None:
-        params: list[Argument] = [part for name_and_word in words.params for part in name_and_word]
-        head = (index.alias, words.query, "NOCONTENT", "WITHSCORES", "SCORER", "BM25STD", "VERBATIM")
-        query = (*head, "LIMIT", 0, _checked(window), "DIALECT", 2, "TIMEOUT", 0, "PARAMS", len(params), *params)
-        asked += ["words", len(query), *query]
-    if vector is not None:
-        near = nearest(index, *vector, window).words
-        asked += ["vectors", len(near), *near]
-
-    def ask() -> Steps[list[Any]]:
-        due = index.state.is_due()
-        args: list[Argument] = [index.fingerprint if vector is not None else "", int(due), *asked]
-        found: list[Any] = yield from call("rtmem_v1_memories_rank", [index.alias], args)
-        _note(index, due, found[0])
-        return found
-
-    _, lists, rows = yield from with_index(index, ask)
-    scores = [[(each[n], float(each[n + 1])) for n in range(0, len(each), 2)] for each in lists]
-    return Lists(scores, {row[0]: row[1:] for row in rows})
-
-
-def _note(index: Index, due: bool, ready: bytes) -> None:
+def note_ready(index: Index, due: bool, ready: bytes) -> None:
+    """Remember what a function said about the index. `due`: it was asked."""
     if due:
         index.state.is_ready, index.state.looked_s = ready == b"1", index.state.clock()
-
-
-def unembedded(index: Index, clauses: str, most: int) -> Query:
-    """Items that should have vectors and have none."""
-    return in_order(index, f"{clauses} @mark:{{{UNEMBEDDED}}}", most, sides=True)
 
 
 def _is_lost(exc: CommandError) -> bool:

@@ -43,7 +43,7 @@ SHARED_MOVES = {
     "durability_proof",
     *("pointers", "retrieval", "vector_index", "functions", "text_query", "lexical_guard"),
     *("drafts", "restore", "heads", "places", "sharing", "offloading"),
-    *("memory_scope", "memory_search", "memory_ranking", "memory_state", "memory_drafts"),
+    *("memory_scope", "memory_search", "memory_queries", "memory_ranking", "memory_state", "memory_drafts"),
     *("fact_scope", "fact_drafts"),
     *("pointer_lifetimes", "pointer_reading", "pointer_search", "pointer_select", "pointer_inspection"),
 }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langgraph.store.base import SearchOp
 
 from rtmem.errors import InvalidRequestError
-from rtmem.operations import vector_index
+from rtmem.operations import memory_queries
 from rtmem.settings import Store
 from tests.store.colours import AnyStore, Letters, Stores
 
@@ -159,11 +159,11 @@ def test_no_query_goes_without_a_scope(store: AnyStore, stores: Stores, prefix: 
     assert store.list_namespaces(prefix=prefix or None) == []
     assert store.batch([SearchOp(prefix, query="abc")]) == [[]]
     # Where a scope is missing, nothing is found rather than everything.
-    query = vector_index.in_order(store.scope.index, "@scope:{}", 10)
+    query = memory_queries.in_order(store.scope.index, "@scope:{}", 10)
     with pytest.raises(Exception, match="Syntax error"):
         stores.run(
             store,
-            vector_index.find(
+            memory_queries.find(
                 store.scope.index, [query], skip=0, take=10, enough=10, refresh=False, with_vectors=False
             ),
         )
