@@ -25,7 +25,8 @@ err = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 _CONTROL: Final = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"} | {
     0x7F: 0x2421,
-    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+    # C1, and what reverses the order of the text around it, so that it reads as something else than it is.
+    **dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
 }
 
 

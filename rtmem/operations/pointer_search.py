@@ -65,19 +65,21 @@ def compile_pattern(pattern: str, *, regex: bool, ignore_case: bool) -> Pattern:
             return None if at < 0 else (at, at + len(raw))
 
         return Pattern(find, len(raw), _WINDOW_BYTES)
-    return _compile_regex(pattern if regex else re2.escape(pattern), ignore_case)
+    return _compile_regex(pattern, ignore_case=ignore_case, literal=not regex)
 
 
-def _compile_regex(pattern: str, ignore_case: bool) -> Pattern:
+def _compile_regex(pattern: str, *, ignore_case: bool, literal: bool) -> Pattern:
     options = re2.Options()
     options.case_sensitive = not ignore_case
     options.log_errors = False
     options.never_capture = True
+    options.literal = literal  # then "(?m:" would be part of it, and it has no lines to begin or end at
+    source = pattern if literal else f"(?m:{pattern})"
     try:
         # Once to see that it is not too large, and then with room for the states of the search: a program of more
         # than 5,000 instructions has no second time.
         options.max_mem = _COMPILED_BYTES_MAX
-        compiled: Any = re2.compile(f"(?m:{pattern})", options)
+        compiled: Any = re2.compile(source, options)
     except (re2.error, UnicodeError) as exc:
         reason = exc.args[0].decode() if exc.args and type(exc.args[0]) is bytes else str(exc)
         raise QueryError(
@@ -88,7 +90,7 @@ def _compile_regex(pattern: str, ignore_case: bool) -> Pattern:
             f"the pattern has {compiled.programsize} steps, at most {_PROGRAM_MAX} are allowed: use smaller repeats"
         )
     options.max_mem = _SEARCH_BYTES_MAX
-    compiled = re2.compile(f"(?m:{pattern})", options)
+    compiled = re2.compile(source, options)
     if compiled.fullmatch(b"") is not None:
         raise QueryError("the pattern also matches nothing at all, and so everywhere: use + instead of *, or add text")
 

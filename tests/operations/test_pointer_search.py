@@ -65,6 +65,13 @@ def test_a_scan_stops_between_two_characters(text: str) -> None:
         assert found.characters_before(found.position) == len(raw[: found.position].decode())
 
 
+def test_text_in_any_case_is_no_regular_expression_and_need_not_be_unicode() -> None:
+    found = scan("a(B\n^É$.c", compile_pattern("^é$.C", regex=False, ignore_case=True), [])
+    assert [match.match for match in found.matches] == ["^É$.c"]
+    with pytest.raises(QueryError, match="no regular expression"):
+        compile_pattern("\ud800", regex=False, ignore_case=True)
+
+
 def test_a_pattern_of_bytes_finds_whole_characters() -> None:
     found = scan("é漢🙂b" * 100, compile_pattern(r"\Cb", regex=True, ignore_case=False), [7, 150])
     assert all(match.match.startswith("b") for match in found.matches)

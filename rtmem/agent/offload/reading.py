@@ -13,7 +13,7 @@ from rtmem.agent.offload.arguments import told_to_model
 from rtmem.agent.offload.counts import Counter
 from rtmem.errors import CorruptRecordError, InvalidRequestError, PointerNotFoundError
 from rtmem.operations import pointer_reading, pointers
-from rtmem.operations.pointer_previews import reading_unit
+from rtmem.operations.pointer_previews import printable, reading_unit
 from rtmem.operations.pointers import PointerScope
 from rtmem.records import Slice
 from rtmem.steps import Steps
@@ -111,7 +111,8 @@ def answered(
     answer, _, _ = TOOLS[name]
     asked = {**arguments, "pointer": arguments["pointer"].strip()}
     try:
-        text = yield from answer(scope, characters_max, **asked)
+        # What reads a message next, a provider's client say, may fail at half a surrogate pair.
+        text = printable((yield from answer(scope, characters_max, **asked)))
     except (PointerNotFoundError, CorruptRecordError) as exc:
         raise ToolException(told_to_model(exc, asked["pointer"], counter)) from exc
     except InvalidRequestError as exc:

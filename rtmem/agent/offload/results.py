@@ -32,7 +32,7 @@ from langgraph.types import Command
 from rtmem.agent.offload.counts import Counter
 from rtmem.errors import InvalidRequestError, QuotaExceededError, TooLargeError
 from rtmem.operations import pointers
-from rtmem.operations.pointer_previews import cut, json_head, render
+from rtmem.operations.pointer_previews import cut, json_head, printable, render
 from rtmem.operations.pointers import PointerScope
 from rtmem.records import Pointer
 from rtmem.steps import Steps
@@ -124,7 +124,7 @@ class Results:
         except (QuotaExceededError, TooLargeError) as exc:
             self.counter.add(refused=1)
             why = "no room is left for it" if isinstance(exc, QuotaExceededError) else "it is too large"
-            begin = _beginning(value, self.characters_max // 2)
+            begin = printable(_beginning(value, self.characters_max // 2))
             return f"{begin}\n[cut here; the rest is not kept, as {why}: ask for less]"
         except InvalidRequestError:
             # A table or array of a kind that nothing can store: what LangChain makes of it is all there is.

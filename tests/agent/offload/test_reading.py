@@ -53,6 +53,15 @@ def test_reading_on_gives_the_whole_text_in_bounded_answers(world: World, charac
         assert answers[0].startswith("lines 0-")
 
 
+def test_half_a_surrogate_pair_is_told_as_text_that_any_client_can_send_on(world: World) -> None:
+    with world.pointers() as pointers:
+        looking = Looking(world, ToolPointers(pointers))
+        pointer = world.now(pointers.offload("before \ud800 after", thread_id="t1")).id
+        (answer,) = looking.ask_all("read_pointer", pointer=pointer)
+        assert answer.encode()
+        assert answer.endswith("before ? after")
+
+
 def test_one_line_of_json_is_read_by_items_and_by_characters(world: World) -> None:
     with world.pointers() as pointers:
         looking = Looking(world, ToolPointers(pointers))
