@@ -24,6 +24,9 @@ from rtmem.records import Fact, FactKind, FactPage, Scalar
 from rtmem.steps import Argument, Embed, Steps
 
 PAGE_MAX: Final = 1_000
+# The time of a query is filled in by the function, which knows what is now.
+_BEGUN: Final = "@valid_from:[-inf $now]"
+_NOT_OVER: Final = "@valid_to:[($now +inf]"
 _CONTINUATION: Final = re.compile(r"([0-9]{1,16})-([0-9]{1,9})")
 
 
@@ -99,10 +102,11 @@ class Filters:
         parts += _range("created", _micro(first), None if last is None else f"({_micro(last)}")
         return cls(" ".join(parts))
 
-
-# The time of a query is filled in by the function, which knows what is now.
-_BEGUN: Final = "@valid_from:[-inf $now]"
-_NOT_OVER: Final = "@valid_to:[($now +inf]"
+    def at(self, time_ms: int | None) -> str:
+        """The clauses for what was true at a time, or is now."""
+        # Nearly all that is not over by now has begun, so the function looks at that. To ask the index would cost
+        # 1.6 ms in a memory of 60,000 facts, for it goes through all of them, whosesoever they are.
+        return f"{self.clauses} {_NOT_OVER}" + ("" if time_ms is None else f" {_BEGUN}")
 
 
 # By words and meaning ------------------------------------------------------------------------------------------------
@@ -144,24 +148,24 @@ def retrieve(
             raise InvalidRequestError(f"{name} is {bound!r}: a whole number, 0 or more")
     settings, time_ms = scope.retrieval, moment_ms(as_of, "as_of")
     filters = Filters.of(scope, scopes=scopes, kinds=kinds, tags=tags)
-    # Of what is believed now, nearly all has begun: the function looks at that. Asking the index would cost 1.6 ms in
-    # a memory of 60,000 facts, for it has to go through all of them.
-    clauses = f"{filters.clauses} {_NOT_OVER}" + ("" if time_ms is None else f" {_BEGUN}")
+    clauses = filters.at(time_ms)
     vector = yield from _query_vector(scope, question)
     words = text_query.query(question, clauses, words_max=settings.words_max)
     queries = [] if words is None else [_by_words(scope, words, settings.window)]
     if vector is not None:
         queries.append(_by_meaning(scope, clauses, vector, settings.window))
     if not queries:
-        found = Found((), (), {}, 0)
+        found = Found((), {}, 0)
     else:
         found = yield from _find(scope, queries, "" if time_ms is None else time_ms, with_vectors=vector is not None)
     candidates, lists = found.candidates(), list(found.lists)
     by_text = by_vector = []
     if words is not None:
-        by_text = [(candidates[fact_id], words.bm25(score)) for fact_id, score in lists.pop(0)]
+        by_text = [(candidates[fact_id], words.bm25(score)) for fact_id, score in lists.pop(0) if fact_id in candidates]
     if vector is not None:
-        by_vector = [(candidates[fact_id], 1.0 - distance) for fact_id, distance in lists.pop(0)]
+        by_vector = [
+            (candidates[fact_id], 1.0 - distance) for fact_id, distance in lists.pop(0) if fact_id in candidates
+        ]
     if vector is None or not all(fact.embedded for fact in found.facts.values()):
         # Words make a third of what is likely; where there is no meaning they are all there is to tell by.
         settings = msgspec.structs.replace(settings, confidence_min=settings.confidence_min / 3)
@@ -243,7 +247,8 @@ def query(
         created_from, created_to: from .. to, without to.
         valid_at: what was true then; now.
         ended: also what is not, or no longer, true.
-        limit: at most so many, up to 1,000.
+        limit: at most so many, up to 1,000. A page has fewer where facts are not true yet; `continuation` tells whether
+            there is more.
         continuation: of the page before, with the same arguments.
 
     Raises:
@@ -272,7 +277,7 @@ def query(
         created_to=created_to,
     )
     time_ms = moment_ms(valid_at, "valid_at")
-    clauses = filters.clauses if ended else f"{filters.clauses} {_NOT_OVER} {_BEGUN}"
+    clauses = filters.clauses if ended else filters.at(time_ms)
     last_us, given = _open_continuation(continuation)
     if continuation:
         clauses += f" @created:[-inf {last_us}]"
@@ -280,10 +285,10 @@ def query(
     words: list[Argument] = [scope.index.alias, clauses, *order, *_tail()]
     when: Argument = "any" if ended else "" if time_ms is None else time_ms
     found = yield from _find(scope, [words], when, with_vectors=False)
-    facts = [found.facts[fact_id] for fact_id, _ in found.lists[0]]
+    page = found.lists[0][:limit]
     return FactPage(
-        facts=tuple(facts[:limit]),
-        continuation=_next(found, last_us, given, limit) if len(facts) > limit else "",
+        facts=tuple(found.facts[fact_id] for fact_id, _ in page if fact_id in found.facts),
+        continuation=_next(page, last_us, given) if len(found.lists[0]) > limit else "",
         index_ready=scope.index.state.is_ready,
     )
 
@@ -298,8 +303,8 @@ def _open_continuation(continuation: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _next(found: Found, last_us: int, given: int, limit: int) -> str:
-    created = [found.created_us[fact_id] for fact_id, _ in found.lists[0][:limit]]
+def _next(page: Sequence[tuple[str, float]], last_us: int, given: int) -> str:
+    created = [int(created_us) for _, created_us in page]
     same = created.count(created[-1])
     return f"{created[-1]}-{same + given if created[-1] == last_us else same}"
 
@@ -312,14 +317,8 @@ class Found:
     """What queries led to."""
 
     lists: Sequence[Sequence[tuple[str, float]]]  # id and score, of each query
-    rows: Sequence[Any]
-    facts: dict[str, Fact]
+    facts: dict[str, Fact]  # those that are valid
     time_ms: int  # when it was
-
-    @property
-    def created_us(self) -> dict[str, int]:
-        """When each fact was first written."""
-        return {row[0].decode("ascii"): int(row[3]) for row in self.rows}
 
     def candidates(self) -> dict[str, Candidate]:
         """The facts as `retrieval` takes them."""
@@ -362,7 +361,7 @@ def _find(
             raise CorruptRecordError(f"the index led to fact {row[0]!r} outside of the scopes that were asked for")
         facts[fact.id] = fact
     pairs = [[(each[n].decode("ascii"), float(each[n + 1] or 0)) for n in range(0, len(each), 2)] for each in lists]
-    return Found(pairs, rows, facts, int(time_ms))
+    return Found(pairs, facts, int(time_ms))
 
 
 def _kinds(kinds: Iterable[FactKind]) -> list[str]:

@@ -297,6 +297,22 @@ def test_pages_have_every_fact_once_also_when_more_are_written_meanwhile(ann: Ca
     assert found == written[::-1]
 
 
+def test_what_is_not_true_yet_shortens_a_page_and_ends_none(ann: Caller) -> None:
+    now = {ann.write(f"now {number}").id for number in range(4)}
+    for number in range(9):
+        ann.write(f"later {number}", valid_from=4_000_000_000_000)
+    now |= {ann.write(f"now too {number}").id for number in range(4)}
+    found: list[str] = []
+    continuation = ""
+    while True:
+        page = ann.query(limit=3, continuation=continuation)
+        found += [fact.id for fact in page.facts]
+        continuation = page.continuation
+        if not continuation:
+            break
+    assert sorted(found) == sorted(now)
+
+
 def test_pages_go_on_inside_one_moment(ann: Caller, world: World) -> None:
     ids = {ann.write(f"fact {number}").id for number in range(9)}
     for fact_id in ids:

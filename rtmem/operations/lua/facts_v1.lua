@@ -351,7 +351,8 @@ end
 -- ARGV  1 fingerprint, or '' without vectors  2 valid when: ms, '' now, 'any'  3 '1' to say whether the index is ready
 --       then n, the n words of a query without FT.SEARCH, whose last one is replaced by the time; n, ...
 --       a query brings its score, or one field, with each id
--- Replies {'1' if ready or '' if not asked, ms, {{id, score, id, score, ...}, ...}, {row, row, ...}}
+-- Replies {'1' if ready or '' if not asked, ms, {{id, score, id, score, ...}, ...}, {row, row, ...}}; no row of what is
+-- not valid then
 local function find(keys, argv)
   if argv[1] ~= '' then check_embedder(keys[1], argv[1]) end
   local ms = tonumber(argv[2]) or math.floor(now_us() / 1000)
@@ -364,14 +365,13 @@ local function find(keys, argv)
     while reply[n] do
       local id, score = reply[n]:match('{([^}]*)}'), reply[n + 1]
       if type(score) == 'table' then score = score[2] end
-      if seen[id] == nil then
+      if not seen[id] then
         local row = row_of(keys, id)
         -- Its time may be over while the index still names it.
-        if row and (row[15] or argv[2] ~= 'any' and not is_valid(row[8], row[9], ms)) then row = false end
-        seen[id] = row and true
-        if row then rows[#rows + 1] = row end
+        if row and not row[15] and (argv[2] == 'any' or is_valid(row[8], row[9], ms)) then rows[#rows + 1] = row end
+        seen[id] = true
       end
-      if seen[id] then list[#list + 1], list[#list + 2] = id, score or '' end
+      list[#list + 1], list[#list + 2] = id, score or ''
       n = n + 2
     end
     lists[#lists + 1] = list
