@@ -117,6 +117,14 @@ def test_only_what_was_true_at_the_time_is_retrieved(ann: Caller) -> None:
         assert found == set((wanted or "").split()), as_of
 
 
+def test_what_came_later_does_not_crowd_out_what_was_true_then(world: World) -> None:
+    with world.open(principal="ann", embedder=Words(), retrieval=all_settings.Retrieval(window=3)) as ann:
+        ann.write("Ann lived in the old house in Rome.", valid_from=1_000)
+        for number in range(10):
+            ann.write(f"Ann lived in Rome {number}", valid_from=5_000)
+        assert texts(ann.retrieve("Ann lived in Rome", as_of=2_000)) == ["Ann lived in the old house in Rome."]
+
+
 def test_neighbours_in_a_thread_lift_each_other(world: World) -> None:
     settings = all_settings.Retrieval(confidence_min=0, window=50)
     with world.open(principal="ann", embedder=Words(), retrieval=settings) as ann:

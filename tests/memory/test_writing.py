@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from rtmem import settings as all_settings
 from rtmem.errors import IdTooLongError, InvalidRequestError, TooLargeError, WriteRefusedError
@@ -292,6 +293,18 @@ def test_the_policy_sees_a_fact_before_anybody_else_does(world: World) -> None:
         assert ann.update(fact.id, "her new card is 4111").text == "her new card is [card]"
         assert not [text for texts in embedder.asked for text in texts if "password" in text or "4111" in text]
         assert not [key for key in world.client.scan_iter() if b"4111" in (world.client.dump(key) or b"")]
+
+
+def test_encrypted_facts_keep_their_identity(world: World) -> None:
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    with world.open(principal="ann", embedder=Words(), serde=serde) as ann:
+        fact = ann.write("Ann hides quartz.", key="k", value={"where": "under the bed"})
+        assert ann.write("ann hides QUARTZ.", key="k", value={"where": "under the bed"}).id == fact.id
+        assert ann.read("k").times_seen == 2
+        assert [hit.fact.value for hit in ann.retrieve("Who hides quartz?").hits] == [{"where": "under the bed"}]
+        stored = world.client.hget(ann.scope.keys.fact(fact.id), "v")
+        assert b"bed" not in stored
+        assert b"quartz" not in stored.lower()
 
 
 def test_every_verb_is_counted(ann: Caller) -> None:
