@@ -34,14 +34,6 @@ def reindex(
         Literal["flat", "hnsw"] | None,
         typer.Option("--algorithm", help="Exact, or approximate and faster when there is much. Default: as it is."),
     ] = None,
-    fields: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--field",
-            metavar="PATH",
-            help="What to embed of items of the store that do not say it; default: all of it.",
-        ),
-    ] = None,
     per_second: Annotated[
         int,
         typer.Option("--per-second", min=0, help="At most about so many documents a second, to leave room; 0: all."),
@@ -71,7 +63,7 @@ def reindex(
     columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with opened(place, embedding=True, model=model) as memory, Bars(*columns, console=screen.err) as bars:
         scope = memory.scope
-        work = Reindex(scope.index, scope.serde, tuple(fields or ("$",)), algorithm)
+        work = Reindex(scope.index, scope.serde, algorithm=algorithm)
         bar = bars.add_task("looking")
         while True:
             began, before = time.monotonic(), work.looked
@@ -85,6 +77,9 @@ def reindex(
         assert memory.embedder is not None
         documents = "document" if progress.embedded == 1 else "documents"
         screen.out.print(f"{progress.embedded:,} {documents} embedded by {memory.embedder.name}")
+        configured = place.settings().embedding.model
+        if model and model != configured:
+            screen.note(f"(now set model = {model!r} in [embedding], in place of {configured!r}, and restart programs)")
     if progress.failed:
         screen.note(
             f"({progress.failed:,} could not be embedded: searches by meaning miss them; the next reindex tries again)"
