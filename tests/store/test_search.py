@@ -82,6 +82,14 @@ def test_a_range_does_not_match_what_is_no_number(stores: Stores) -> None:
             assert store.search(NS, filter={"n": {"$gt": 10**400}}) == []
 
 
+def test_not_equal_inside_of_a_mapping_asks_that_there_be_one(store: AnyStore) -> None:
+    for key, value in {"a": {}, "b": {"m": 1}, "c": {"m": {}}, "d": {"m": {"n": 5}}, "e": {"m": {"n": 6}}}.items():
+        store.put(NS, key, value)
+    wanted = {"m": {"n": {"$ne": 5}}}
+    assert [item.key for item in store.search(NS, filter=wanted)] == ["c", "e"]
+    assert [item.key for item in store.search(NS, filter=wanted, offset=1)] == ["e"]
+
+
 def test_in_is_a_membership(store: AnyStore) -> None:
     """InMemoryStore has no $in."""
     for key, value in {"a": 1, "b": "x", "c": None, "d": [1]}.items():
@@ -230,6 +238,5 @@ def test_an_index_that_was_flushed_is_made_again(stores: Stores) -> None:
 
 def test_a_search_says_whether_the_index_is_whole(store: AnyStore) -> None:
     store.put(NS, "key", {"text": "abc"})
-    results = store.search(NS, query="abc")
-    assert results.index_ready  # type: ignore[attr-defined]
+    wait_until_found(store, "key")
     assert store.index_ready
