@@ -233,6 +233,7 @@ class Agent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     model: str = ""  # provider:name, for example openai:gpt-5-mini; empty: rules, no key, no download
     model_base_url: str = ""  # an OpenAI-compatible server of your own
+    memory: Literal["principal", "thread"] = "principal"  # who knows what it was told: all threads of a person, or one
     token_interval_ms: NotNegative = 15  # between words of the rules model, so that an answer is seen to stream
 
 

@@ -32,7 +32,7 @@ class RtmemUp:
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "rtmem", "up", "--profile", profile, "--data-dir", str(data_dir), "--port", "0"],
-                env={**kept, "PYTHONPATH": str(_ROOT), "NO_COLOR": "1", **environment},
+                env={**kept, "PYTHONPATH": str(_ROOT), "NO_COLOR": "1", "RTMEM_AGENT__MEMORY": "thread", **environment},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for the lab

@@ -28,7 +28,7 @@ class _Expectations:
 
 
 def expect_memory() -> None:
-    """An agent takes its memory from the gateway that serves it: it may be opened before the first run."""
+    """An agent takes its memory from the gateway that serves it: `rtmem serve` wakes it before the first run."""
     _Expectations.memory = True
 
 

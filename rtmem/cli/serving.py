@@ -14,6 +14,7 @@ import msgspec
 from langgraph.pregel import Pregel
 from rich.text import Text
 
+from rtmem.agent.served import memory_is_expected
 from rtmem.checkpoint import AsyncRedisSaver
 from rtmem.cli import local, screen
 from rtmem.cli.supervision import Supervisor
@@ -104,7 +105,7 @@ def _serve(
             for ack in {settings.gateway.turn_durability, settings.checkpoint.ack} - {"memory"}:
                 await saver.amark(ack)
             graphs = {name: await make() for name, make in builders.items()}
-            yield create_app(graphs, driver, saver, settings)
+            yield create_app(graphs, driver, saver, settings, memory_expected=memory_is_expected())
 
     def started(url: str) -> None:
         address = local.connectable(url)

@@ -57,6 +57,6 @@ def up(
     )
 
     async def build() -> serving.Graph:
-        return demo.graph(model=model)
+        return demo.graph(model=model, across_threads=agent.memory == "principal")
 
     serving.serve({"demo": build}, settings)

@@ -44,7 +44,12 @@ class Gateway:
     runs: Runs  # from startup on: they live in the application's task group
 
     def __init__(
-        self, graphs: Mapping[str, Graph], driver: AsyncDriver, saver: Saver, settings: settings_.Settings
+        self,
+        graphs: Mapping[str, Graph],
+        driver: AsyncDriver,
+        saver: Saver,
+        settings: settings_.Settings,
+        memory_expected: bool,
     ) -> None:
         if not graphs:
             raise ConfigError("the gateway has no graph to serve: pass at least one, {assistant_id: compiled graph}")
@@ -60,7 +65,7 @@ class Gateway:
         # Below the prefix of the threads that pin them.
         limits = msgspec.structs.replace(settings.pointers, prefix=settings.checkpoint.prefix)
         self.pointers = AsyncPointers(driver=driver, settings=limits)
-        self.memories = Memories(driver, settings)
+        self.memories = Memories(driver, settings, expected=memory_expected)
         self._sweeper = Sweeper(driver, limits, settings.gateway.sweep_interval_ms)
 
     @asynccontextmanager
@@ -120,16 +125,26 @@ class Gateway:
         return result
 
 
-def create_app(graphs: Mapping[str, Graph], driver: AsyncDriver, saver: Saver, settings: settings_.Settings) -> ASGIApp:
+def create_app(
+    graphs: Mapping[str, Graph],
+    driver: AsyncDriver,
+    saver: Saver,
+    settings: settings_.Settings,
+    *,
+    memory_expected: bool = False,
+) -> ASGIApp:
     """An ASGI application that serves `graphs` (assistant id -> compiled graph).
 
     Each principal's threads are stored through `saver.bind(principal)`, whatever checkpointer a graph was built with.
     `app.gateway.runs.drain()` ends the runs at work; `server.run` calls it before it closes connections.
 
+    Args:
+        memory_expected: a graph takes its long-term memory from here: it is woken when the first client connects.
+
     Raises:
-        ConfigError: no graph, or a principal over 512 bytes.
+        ConfigError: no graph, a principal over 512 bytes, or an embedding model that does not exist.
     """
-    gateway = Gateway(graphs, driver, saver, settings)
+    gateway = Gateway(graphs, driver, saver, settings, memory_expected)
     http = Http(gateway)
     routes = [
         *http.routes(),

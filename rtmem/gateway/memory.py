@@ -16,7 +16,7 @@ from langgraph.store.base import BaseStore, Op, Result, TTLConfig
 
 from rtmem import embedding
 from rtmem import settings as settings_
-from rtmem.agent.served import Served, memory_is_expected
+from rtmem.agent.served import Served
 from rtmem.agent.turn import Graph
 from rtmem.drivers import AsyncDriver
 from rtmem.errors import WrongColourError
@@ -32,11 +32,15 @@ _logger: Final = logging.getLogger(__name__)
 class Memories:
     """What graphs remember with. Who asks is who was authenticated.
 
+    Args:
+        expected: a graph will need it: it may be woken before the first run, when a client connects.
+
     Raises ConfigError: [embedding] names no model.
     """
 
-    def __init__(self, driver: AsyncDriver, settings: settings_.Settings) -> None:
+    def __init__(self, driver: AsyncDriver, settings: settings_.Settings, *, expected: bool = False) -> None:
         self._driver = driver
+        self._expected = expected
         self._settings = settings
         self._extra = embedding.missing(settings.embedding)
         self._embedder: Embedder | None = None
@@ -67,7 +71,7 @@ class Memories:
 
     def prefetch(self, principal: str, thread_id: str = "") -> None:
         """A client of this principal has come: wake what its first recall would wait for. Returns at once."""
-        if memory_is_expected():
+        if self._expected or self._recall is not None:
             self.recall(principal).prefetch(thread_id=thread_id)
 
     def store_for(self, graph: Graph, principal: str) -> BaseStore | None:

@@ -23,7 +23,8 @@ TIMEOUT_S = 60
 
 
 def environment(home: Path, **variables: str) -> dict[str, str]:
-    """A user without settings, whose home is `home`."""
+    """A user without settings, whose home is `home`; the demo keeps what it is told in the thread, unless asked to."""
+    variables = {"RTMEM_AGENT__MEMORY": "thread", **variables}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RTMEM_", "XDG_"))}
     return {**kept, "HOME": str(home), "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "100", **variables}
 

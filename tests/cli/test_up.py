@@ -32,6 +32,18 @@ def test_a_real_model_talks_through_the_same_gateway(tmp_path: Path) -> None:
         assert '{"name": ["Ann"]}' in str(model_server.requests[0]["messages"][0]["content"])  # type: ignore[attr-defined]
 
 
+def test_what_the_demo_was_told_in_one_conversation_it_knows_in_another(tmp_path: Path) -> None:
+    # The first write loads the embedder's model, which a busy machine may take long for.
+    env = environment(tmp_path, RTMEM_AGENT__MEMORY="principal", RTMEM_RECALL__TOOL_DEADLINE_MS="60000")
+    with Up("up", "--profile", "ephemeral", env=env, data_dir=tmp_path / "data") as up:
+        for thread, said, answer in (
+            ("one", "My name is Ann", "Nice to meet you, Ann. I will remember your name."),
+            ("two", "who am I?", "Your name is Ann."),
+        ):
+            done = rtmem("chat", thread, "--data-dir", up.data_dir, env=env, given=f"{said}\n")
+            assert done.stdout == f"you> {said}\n{answer}\n", done.stderr
+
+
 @pytest.mark.parametrize("profile", ["ephemeral", "relaxed"])
 def test_a_promise_that_the_redis_cannot_keep_is_refused_before_anybody_talks_to_it(
     profile: str, tmp_path: Path

@@ -20,6 +20,7 @@ from tests.agent.recall.worlds import PATIENT, memory_in
 from tests.gateway.conftest import ServeGateway
 from tests.gateway.graphs import Graph
 from tests.gateway.raw import raw_client, text_in
+from tests.gateway.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +47,10 @@ async def test_an_agent_remembers_across_threads_what_its_principal_said(serve_g
         assert statuses[0] == "nothing"
         assert statuses[-2:] == ["ok", "nothing"]
         assert [len(memory_in(seen)) for seen in model.seen[2:]] == [1, 0]
-        assert served.gateway.memories.recall("alice").counts["write"].calls == 1
+        recall = served.gateway.memories.recall("alice")
+        assert recall.counts["write"].calls == 1
+        # A client that connects wakes memory, once it is known to be needed.
+        await eventually(lambda: recall.counts["prefetch"].calls == 2)
 
 
 def notebook(*, awaiting: bool) -> Graph:

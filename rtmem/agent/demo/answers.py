@@ -74,6 +74,7 @@ _LINES: Final[dict[Language, dict[str, str]]] = {
         "greeting": "Hello, {}!",
         "greeting_stranger": "Hello!",
         "offer": "Ask me what I can do, or tell me your name.",
+        "thread_only": "(Only this conversation knows that for now: long-term memory cannot be used.)",
         "welcome": "You are welcome.",
         "fallback": (
             "I am the demo agent: I follow rules and am no language model, so I cannot discuss that. I can remember "
@@ -100,6 +101,7 @@ _LINES: Final[dict[Language, dict[str, str]]] = {
         "greeting": "Здравствуйте, {}!",
         "greeting_stranger": "Здравствуйте!",
         "offer": "Спросите, что я умею, или скажите, как вас зовут.",
+        "thread_only": "(Пока это знает только эта беседа: долговременная память недоступна.)",
         "welcome": "Пожалуйста.",
         "fallback": (
             "Я демонстрационный агент: работаю по правилам, без языковой модели, и обсудить это не могу. Я умею "
@@ -133,4 +135,6 @@ def memory_report(step: MemoryStep, language: Language) -> list[str]:
             sentences.append(line(outcome, language, ", ".join(_NAMED[language][each] for each in attributes)))
     if decision := step.get("everything"):
         sentences.append(line("wiped" if decision == "forgotten" else "kept", language))
+    if sentences and step.get("trouble"):
+        sentences.append(line("thread_only", language))
     return sentences

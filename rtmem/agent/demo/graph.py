@@ -1,16 +1,19 @@
 """The demo graph: memory -> model <-> tools.
 
 Memory is a step of its own in front of the model: policy decides what is written, with any model behind it, and the
-model is told what was done. Facts live in the thread's state; `remember` is the one place that reads and writes them.
+model is told what was done. Facts live in the thread's state, and behind a gateway in long-term memory too, so that
+every thread of the same person knows them. `remember` and `remember_across` are the places that read and write them.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, Final
 
+import anyio.to_thread
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, SystemMessage
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -22,6 +25,7 @@ from rtmem.agent.demo import prompt
 from rtmem.agent.demo.model import RulesModel
 from rtmem.agent.demo.phrases import MANY_VALUED, Forget, Remember, language_of, understand
 from rtmem.agent.demo.tools import TOOLS, approves, explain_refusal
+from rtmem.agent.served import SERVED, Served, expect_memory
 
 FACT_VALUES_MAX: Final = 50  # per attribute; the oldest goes
 
@@ -39,12 +43,18 @@ class DemoState(MessagesState, total=False):
     outbox: list[dict[str, str]]
 
 
-def build(model: BaseChatModel | None = None) -> StateGraph[DemoState]:
-    """The uncompiled graph around `model`, or around the rules model."""
+def build(model: BaseChatModel | None = None, *, across_threads: bool = False) -> StateGraph[DemoState]:
+    """The uncompiled graph around `model`, or around the rules model.
+
+    Args:
+        across_threads: behind a gateway, what is known is known in every thread of its principal.
+    """
+    if across_threads:
+        expect_memory()
     talker = (model or RulesModel()).bind_tools(TOOLS)
     answer = RunnableLambda(_conversation) | talker | RunnableLambda(_as_update)
     builder = StateGraph(DemoState)
-    builder.add_node("memory", remember)
+    builder.add_node("memory", RunnableLambda(remember, remember_across if across_threads else None))
     builder.add_node("model", answer)
     builder.add_node("tools", ToolNode(TOOLS, handle_tool_errors=explain_refusal))
     builder.add_edge(START, "memory")
@@ -55,10 +65,13 @@ def build(model: BaseChatModel | None = None) -> StateGraph[DemoState]:
 
 
 def graph(
-    checkpointer: BaseCheckpointSaver[Any] | None = None, *, model: BaseChatModel | None = None
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+    *,
+    model: BaseChatModel | None = None,
+    across_threads: bool = False,
 ) -> CompiledStateGraph[DemoState]:
     """The compiled demo graph."""
-    return build(model).compile(checkpointer=checkpointer, name="demo")
+    return build(model, across_threads=across_threads).compile(checkpointer=checkpointer, name="demo")
 
 
 def remember(state: DemoState) -> dict[str, Any]:
@@ -83,6 +96,26 @@ def remember(state: DemoState) -> dict[str, Any]:
             known = facts.pop(phrase.attribute, None)
             step["forgotten" if known else "not_known"].append(phrase.attribute)
     return {"facts": facts, "memory_step": step}
+
+
+async def remember_across(state: DemoState, config: RunnableConfig) -> dict[str, Any]:
+    """The same, in long-term memory; where that cannot be used, in the thread's state, and the answer says so."""
+    served = (config.get("configurable") or {}).get(SERVED)
+    if not isinstance(served, Served):
+        return remember(state)
+    # What memory needs takes a second to import: in a thread, and only where it is used.
+    shared = await anyio.to_thread.run_sync(import_module, "rtmem.agent.demo.shared")
+    recall = served.recall()
+    known, trouble = await shared.load(recall)
+    if known is None:
+        update = remember(state)
+    else:
+        own = state.get("facts", {}) if state.get("memory_step", {}).get("trouble") else {}  # not written last time
+        update = remember({**state, "facts": {**known, **own}})
+        trouble = await shared.save(recall, known, update["facts"])
+    if trouble:
+        update["memory_step"]["trouble"] = trouble
+    return update
 
 
 def _keep(facts: prompt.Facts, phrase: Remember) -> None:

@@ -18,6 +18,7 @@ class MemoryStep(TypedDict, total=False):
     forgotten: list[str]  # attributes that were known and are gone
     not_known: list[str]  # attributes the user wanted forgotten, of which nothing was known
     everything: str  # "forgotten" or "kept", as the user decided; empty if nobody asked
+    trouble: str  # why long-term memory could not be used, so that only this thread knows; absent if it could
 
 
 _INSTRUCTIONS: Final = (
