@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
@@ -24,7 +24,9 @@ from rtmem.operations.retrieval import (
 )
 from rtmem.settings import Retrieval
 
-few = examples(max_examples=40, deadline=None)  # no promise is about speed
+few = examples(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # no promise is about speed
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000

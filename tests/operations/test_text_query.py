@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import redis
-from hypothesis import given
+from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
@@ -18,7 +18,9 @@ from rtmem.operations.text_query import WORD_CHARACTERS_MAX, TextQuery, query, s
 from rtmem.operations.words import STOP_WORDS
 
 QUERIES = int(os.environ.get("RTMEM_FUZZ_QUERIES", "800"))
-few = examples(max_examples=40, deadline=None)  # no promise is about speed
+few = examples(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # no promise is about speed
 
 SCOPE = "@ns:{$ns}"
 
