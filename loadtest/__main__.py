@@ -12,6 +12,7 @@ BENCHMARKS = {
     "checkpoint": "savers: latency against the floor and the peers, growth, round trips, event-loop stalls",
     "crash": "crash lab: power cuts, kills and broken disks, and what each of them takes away",
     "index": "index of memory: FLAT, HNSW or a vector set: how long a restart takes, and a search",
+    "memory": "long-term memory: its verbs beside raw commands and peers, and how its index grows",
     "pointers": "pointers: tokens of an agent with and without them, and what they cost",
     "recall": "long-term memory: how much of what answers a question is found, on LoCoMo",
 }

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import redis
@@ -52,13 +53,16 @@ def redis_server() -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def postgres_server() -> Iterator[Server]:
+def postgres_server(*, vectors: bool = False) -> Iterator[Server]:
     """A Postgres without fsync, as Debian packages it, run by a user other than root because it insists.
+
+    Args:
+        vectors: with pgvector. Debian 12 has none; the wheel `pgserver` brings a Postgres of its own with it.
 
     Raises:
         ServerMissingError: initdb is not installed, or this is root and there is no user to become.
     """
-    binaries = _postgres_binaries()
+    binaries = _postgres_with_vectors() if vectors else _postgres_binaries()
     user = _postgres_user()
     folder = Path(tempfile.mkdtemp(prefix="rtmem-loadtest-"))
     if user is not None:
@@ -99,6 +103,17 @@ def _postgres_binaries() -> Path:
     if found is None:
         raise ServerMissingError("no initdb: apt-get install postgresql")
     return Path(found).parent
+
+
+def _postgres_with_vectors() -> Path:
+    for control in sorted(Path("/usr/share/postgresql").glob("*/extension/vector.control")):
+        return Path("/usr/lib/postgresql") / control.parts[-3] / "bin"
+    wheel = find_spec("pgserver")
+    if wheel is None or wheel.origin is None:
+        raise ServerMissingError(
+            "no Postgres with pgvector: pip install pgserver, or apt-get install postgresql-NN-pgvector"
+        )
+    return Path(wheel.origin).parent / "pginstall" / "bin"
 
 
 def _postgres_user() -> pwd.struct_passwd | None:

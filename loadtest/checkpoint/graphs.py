@@ -20,8 +20,8 @@ from loadtest.checkpoint.floor import FloorSaver
 from loadtest.checkpoint.operations import Bench
 from loadtest.checkpoint.savers import Kind, Saver, Subject
 from loadtest.checkpoint.states import ENVELOPE_BYTES, SIZES, Threads, message
-from loadtest.checkpoint.tap import Tap, tapped
 from loadtest.servers import Server
+from loadtest.tap import Tap, tapped
 from rtmem.loadtest import Contender, Experiment, Measured, Plan
 
 TURNS = 20

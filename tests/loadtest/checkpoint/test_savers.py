@@ -10,7 +10,7 @@ import redis
 
 from loadtest.checkpoint.savers import rtmem_kinds
 from loadtest.checkpoint.states import Threads, message, messages
-from loadtest.checkpoint.tap import tapped
+from loadtest.tap import tapped
 
 pytestmark = pytest.mark.anyio
 

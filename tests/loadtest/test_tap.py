@@ -6,7 +6,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from loadtest.checkpoint.tap import tapped
+from loadtest.tap import tapped
 
 pytestmark = pytest.mark.anyio
 

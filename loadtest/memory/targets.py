@@ -1,0 +1,76 @@
+"""The targets that this project set itself for long-term memory, against what a run measured."""
+
+from __future__ import annotations
+
+from loadtest.memory.growth import BASE, INDEX, LARGE, SMALL
+from loadtest.memory.stores import MEMORY, OURS
+from loadtest.memory.verbs import EMBEDDING, RAW, WITH_SERDE
+from loadtest.memory.wire import COUNTED
+from loadtest.memory.wire import NAME as WIRE
+from loadtest.memory.wire import TARGETS as ROUND_TRIPS_MAX
+from rtmem.loadtest import Experiment, Verdict
+
+RATIO_MAX = 1.3
+RECALL_MIN = 0.95
+GROWTH_MAX = 2.0
+_NOT_PEERS = (RAW, WITH_SERDE, EMBEDDING, MEMORY, OURS)
+
+
+def verdicts(experiments: list[Experiment]) -> list[Verdict]:
+    """One for each target that took part in the run."""
+    found: list[Verdict] = []
+    for experiment in experiments:
+        if experiment.name.startswith("search, hnsw"):
+            found += _growth(experiment)
+        elif experiment.baseline == RAW and experiment.name.startswith(("put", "search")):
+            found.append(_ratio(experiment))
+        elif experiment.name == INDEX:
+            found += _recall(experiment)
+        elif experiment.name == WIRE:
+            found += _round_trips(experiment)
+    return found
+
+
+def _ratio(experiment: Experiment) -> Verdict:
+    row = experiment.row(OURS)
+    peers = [peer for peer in experiment.rows if peer.contender not in _NOT_PEERS and peer.ratio is not None]
+    best = min(peers, key=lambda peer: peer.ratio or 0.0, default=None)
+    return Verdict.of(
+        f"{experiment.name}, c={experiment.concurrency}: {OURS} / {RAW}",
+        target=RATIO_MAX,
+        measured=row.ratio if row else None,
+        unit="x",
+        best_other=f"{best.contender} {best.ratio:.2f}" if best else "",
+    )
+
+
+def _growth(experiment: Experiment) -> list[Verdict]:
+    """Of each size to that of 10,000; where that took no part there is nothing to say."""
+    if experiment.baseline != f"{BASE:,} items":
+        return []
+    return [
+        Verdict.of(
+            f"{experiment.name}: p50 among {row.contender} / {experiment.baseline}",
+            target=GROWTH_MAX,
+            measured=row.ratio,
+            unit="x",
+        )
+        for row in experiment.rows
+        if row.contender != experiment.baseline
+    ]
+
+
+def _recall(experiment: Experiment) -> list[Verdict]:
+    return [
+        Verdict.at_least(f"{name}@10: {row.contender}", target=RECALL_MIN, measured=row.facts.get(name), unit="")
+        for row in experiment.rows
+        for name in (SMALL, LARGE)
+    ]
+
+
+def _round_trips(experiment: Experiment) -> list[Verdict]:
+    counted = {row.contender: row.facts.get(COUNTED) for row in experiment.rows}
+    return [
+        Verdict.of(f"{COUNTED}: {name}", target=most, measured=counted.get(f"{OURS} {name}"), unit="")
+        for name, most in ROUND_TRIPS_MAX.items()
+    ]
