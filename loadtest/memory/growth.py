@@ -1,4 +1,4 @@
-"""What an index of many items costs and finds: search time, recall against exact search, bytes, building, restart.
+"""What an index of many items costs and finds: search time, recall against exact search, bytes, building.
 
 One index holds all tenants. Half of its items belong to tenants of 100, the other half to a single one: of 200,000,
 a thousand of 100 and one of 100,000. Each size of each kind has a server of its own, and all take turns.
@@ -7,8 +7,6 @@ a thousand of 100 and one of 100,000. Each size of each kind has a server of its
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,10 +22,10 @@ from loadtest.memory.notes import Note, Question, Vectors, chunks
 from loadtest.memory.raw import LIMIT
 from loadtest.memory.stores import FILL_BATCH, rtmem_store
 from loadtest.memory.verbs import Bench, tenant_name
+from loadtest.servers import Server, redis_server
 from rtmem import settings
 from rtmem.loadtest import Contender, Experiment, Measured
-from rtmem.operations import vector_index
-from rtmem.server import embedded
+from rtmem.operations import memory_queries
 from rtmem.store import AsyncRedisStore
 
 Kind = Literal["hnsw", "flat"]
@@ -38,11 +36,9 @@ SMALL, LARGE = "recall of 100", "recall of half"
 _TENANT: Final = 100
 _LARGE: Final = "large"
 _FLAT_MAX: Final = 200_000  # above, nobody would wait for it
-_RESTART_MAX: Final = 100_000
 _QUESTIONS: Final = 50
 _DRAWN: Final = 1_000
 _WRITERS: Final = 2  # so that one makes its batch while Redis works on that of the other
-_PREFIX: Final = "growth"
 _BYTES_AN_ITEM: Final = 6_500
 _MEMORY_SHARE: Final = 0.8
 _EFS: Final = (10, 32, 64, 128, 256)
@@ -54,7 +50,7 @@ class Filled:
 
     kind: Kind
     items: int
-    server: embedded.Embedded
+    server: Server
     store: AsyncRedisStore
     facts: dict[str, float] = field(default_factory=dict)
     small: list[tuple[Question, set[str]]] = field(default_factory=list)  # and the keys that exact search finds
@@ -86,7 +82,7 @@ async def growth(bench: Bench, largest: int) -> list[Experiment]:
             rows += [Measured(contender=f"{kind}, {each.name}", facts=each.facts) for each in filled]
     note = (
         f"recall@{LIMIT} against exact search by numpy; B: growth of used_memory an item, keys and values included; "
-        "build: from empty, through the store; restart: from an AOF, until the index is whole"
+        "build: from empty, through the store"
     )
     whole = {"baseline": "", "concurrency": 1, "rounds": 1, "operations": _QUESTIONS}
     experiments.append(Experiment(name=INDEX, rows=rows, fact="B an item", note=note, **whole))  # type: ignore[arg-type]
@@ -116,60 +112,11 @@ def _memory_bytes() -> int:
 
 @asynccontextmanager
 async def _filled(bench: Bench, kind: Kind, items: int) -> AsyncIterator[Filled]:
-    folder = tempfile.mkdtemp(prefix="rtmem-loadtest-")
-    restarted = items <= _RESTART_MAX
-    wanted = settings.Server(
-        data_dir=folder, profile="balanced" if restarted else "ephemeral", start_timeout_ms=1_800_000
-    )
-    try:
-        with _Servers(wanted) as servers:
-            async with _store(bench, servers.now.url, kind) as store:
-                found = Filled(kind, items, servers.now, store)
-                await _fill(bench, found)
-            if restarted:
-                found.facts["restart s"] = servers.restart(bench, f"{kind}, {items:,} items")
-                found.server = servers.now
-            async with _store(bench, servers.now.url, kind) as found.store:
-                yield found
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _store(bench: Bench, url: str, kind: Kind) -> Any:
-    return rtmem_store(url, bench.known, _PREFIX, settings.Store(vectors=kind))
-
-
-class _Servers:
-    """A server that may be stopped and started again meanwhile."""
-
-    def __init__(self, wanted: settings.Server) -> None:
-        self._wanted = wanted
-
-    def __enter__(self) -> _Servers:
-        self.now = embedded.start(self._wanted)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.now.release()
-
-    def restart(self, bench: Bench, what: str) -> float:
-        """How long it takes until the index is whole again, in s."""
-        bench.bar.describe(f"restart, {what}")
-        self.now.release()
-        begin = time.monotonic()
-        self.now = embedded.start(self._wanted)
-        with redis.Redis.from_url(self.now.url, socket_timeout=None) as client:
-            while True:
-                info: Any = client.execute_command("FT.INFO", f"{_PREFIX}:memory")
-                if int(_field(info, "indexing")) == 0:
-                    return time.monotonic() - begin
-                time.sleep(0.01)
-
-
-def _field(info: Any, name: str) -> Any:
-    if isinstance(info, dict):
-        return next(value for key, value in info.items() if key in (name, name.encode()))
-    return info[info.index(name.encode()) + 1]
+    with redis_server() as server:
+        async with rtmem_store(server.url, bench.known, "growth", settings.Store(vectors=kind)) as store:
+            found = Filled(kind, items, server, store)
+            await _fill(bench, found)
+            yield found
 
 
 async def _fill(bench: Bench, filled: Filled) -> None:
@@ -272,7 +219,7 @@ def _by_ef(filled: Sequence[Filled], ef: int) -> dict[str, float]:
     facts: dict[str, float] = {}
     for each in filled:
         scope = each.store.scope
-        clause = vector_index.scope_clause(scope.principal, (_LARGE,))
+        clause = memory_queries.scope_clause(scope.principal, (_LARGE,))
         knn = f"({clause})=>[KNN {LIMIT} @{scope.index.vector_field} $vector EF_RUNTIME {ef} AS distance]"
         shares, took_us = [], []
         with redis.Redis.from_url(each.server.url, protocol=2) as client:

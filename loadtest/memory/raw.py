@@ -15,7 +15,7 @@ import redis.asyncio
 
 from loadtest.memory.notes import Note, Question
 from rtmem.keys import scope_tags
-from rtmem.operations import text_query, vector_index
+from rtmem.operations import memory_queries, text_query
 from rtmem.operations.memory_filters import narrow
 from rtmem.operations.memory_items import SEPARATOR, encode_key, write_namespace
 from rtmem.operations.memory_scope import MemoryScope
@@ -100,10 +100,10 @@ class Raw:
         index, settings = self._scope.index, self._scope.retrieval
         narrowed = narrow(question.filter, ())
         assert narrowed.whole, "the server does not decide this filter"
-        scope = vector_index.scope_clause(self._scope.principal, (question.tenant,))
+        scope = memory_queries.scope_clause(self._scope.principal, (question.tenant,))
         clauses = f"{scope} {narrowed.query}".rstrip()
         most = settings.window if hybrid else LIMIT
-        queries: list[Words] = [("FT.SEARCH", *vector_index.nearest(index, clauses, vector, most).words)]
+        queries: list[Words] = [("FT.SEARCH", *memory_queries.nearest(index, clauses, vector, most).words)]
         words = text_query.query(question.text, clauses, words_max=settings.words_max) if hybrid else None
         if words is not None:
             params = [part for pair in words.params for part in pair]
@@ -125,6 +125,6 @@ class Raw:
 
     def list_words(self, tenant: str) -> Words:
         """All namespaces of a tenant."""
-        clause = vector_index.scope_clause(self._scope.principal, (tenant,))
+        clause = memory_queries.scope_clause(self._scope.principal, (tenant,))
         group = ("LOAD", 1, "@ns", "GROUPBY", 1, "@ns", "DIALECT", 2)
         return ("FT.AGGREGATE", self._scope.index.alias, clause, *group)
