@@ -167,8 +167,8 @@ def test_without_an_embedder_words_decide(world: World) -> None:
 
 
 def test_a_fact_whose_embedding_failed_is_stored_found_by_words_and_embedded_later(world: World) -> None:
-    embedder = Words()
-    with world.open(principal="ann", embedder=embedder) as ann:
+    embedder, strict = Words(), all_settings.Retrieval(confidence_min=0.5)
+    with world.open(principal="ann", embedder=embedder, retrieval=strict) as ann:
         embedder.broken = True
         fact = ann.write("Ann paints landscapes.")
         assert not fact.embedded
