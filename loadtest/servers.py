@@ -111,7 +111,7 @@ def _postgres_with_vectors() -> Path:
     wheel = find_spec("pgserver")
     if wheel is None or wheel.origin is None:
         raise ServerMissingError(
-            "no Postgres with pgvector: pip install pgserver, or apt-get install postgresql-NN-pgvector"
+            "no Postgres with pgvector: pip install pgserver (Python < 3.13), or a Debian's postgresql-NN-pgvector"
         )
     return Path(wheel.origin).parent / "pginstall" / "bin"
 
