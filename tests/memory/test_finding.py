@@ -7,6 +7,7 @@ import random
 import time
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import redis
@@ -418,7 +419,8 @@ def random_text(chance: random.Random) -> str:
 async def test_nothing_that_is_typed_breaks_a_search_or_leads_to_others(redis_url: str) -> None:
     chance, rounds = random.Random(7), int(os.environ.get("RTMEM_FUZZ_ROUNDS", "300"))
     async with AsyncMemory(redis_url, principal="eve", embedder=Words(), retrieval=EVERYTHING) as eve:
-        secret = await eve.bind("ann").write("the will such cat Ann живёт 東京 w0", tags=["cat"], subject="Ann")
+        eve = eve.bind(str(uuid4()))
+        secret = await eve.bind(str(uuid4())).write("the will such cat Ann живёт 東京 w0", tags=["cat"], subject="Ann")
         mine = await eve.write("the will such cat Ann живёт 東京 w0", tags=["cat"], subject="Ann")
         for _ in range(rounds):
             text, other = random_text(chance), random_text(chance)
