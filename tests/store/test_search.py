@@ -236,6 +236,20 @@ def test_an_index_that_was_flushed_is_made_again(stores: Stores) -> None:
                 assert [item.key for item in kind.search(NS)] == ["key"]
 
 
+def test_an_index_that_is_still_being_read_is_not_called_whole(stores: Stores) -> None:
+    with stores.open() as store:
+        store.batch([PutOp(NS, f"{n}", {"n": n}) for n in range(2_000)])
+        for name in stores.client.execute_command("FT._LIST"):
+            stores.client.execute_command("FT.DROPINDEX", name)
+        deadline = time.monotonic() + 60
+        while True:
+            found = store.search(NS, limit=5_000)
+            if found.index_ready:  # type: ignore[attr-defined]
+                break
+            assert time.monotonic() < deadline
+        assert len(found) == 2_000
+
+
 def test_a_search_says_whether_the_index_is_whole(store: AnyStore) -> None:
     store.put(NS, "key", {"text": "abc"})
     wait_until_found(store, "key")
