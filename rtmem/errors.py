@@ -38,7 +38,7 @@ RtmemError
 │   ├── CorruptRecordError         an index leads to nothing, or bytes do not decode
 │   ├── StateUnreadableError       a graph's reducers refuse what its last run left stored
 │   ├── NewerLayoutError           written by a newer rtmem
-│   ├── StaleWriterError           the fencing token is older than the thread's
+│   ├── StaleWriterError           the fencing token is older than the thread's, or another reindex took over
 │   └── ThreadDeletedError         a late write to a thread that was deleted meanwhile
 ├── PointerNotFoundError           no such pointer, or not yours: nobody learns which
 │   └── PointerExpiredError        it was yours, and its time is over

@@ -105,8 +105,8 @@ def count(scope: FactScope) -> Steps[MemoryCounts]:
     Raises ModuleMissingError, EmbedderMismatchError. Redis: 1 round trip, FCALL rtmem_v1_reindex_counts; 1 more the
     first time.
     """
-    facts = f"@scope:{{{'|'.join(scope.tags())}}}"
-    # The store knows users only.
+    facts = f"@scope:{{{'|'.join(scope.labels) or 'none'}}}"
+    # The store knows users only, one of whom may be nobody: a store that was opened without a principal.
     own = f"@scope:{{{scope_tag(scope.principal.user, ())}}} -@mark:{{{SIDE}}}"
     believed = f"@valid_to:[({time.time_ns() // 1_000_000} +inf]"
     unembedded = f"@mark:{{{UNEMBEDDED}}}"

@@ -20,7 +20,8 @@ from rtmem.operations.messages import pack_messages, unpacker
 
 _LETTERS = {"msgpack": b"m", "null": b"n", "bytes": b"b", "bytearray": b"a", "json": b"j", "pickle": b"p"}
 _TYPES = {letter[0]: name for name, letter in _LETTERS.items()}
-_OTHER, _COMPRESSED = b"x", b"z"
+_OTHER = b"x"
+COMPRESSED = b"z"
 
 # Level 1: about 400 MB/s; every level above costs more time than the bytes it saves on a local AOF.
 _LEVEL = 1
@@ -58,12 +59,12 @@ class Serde:
         if self._compress_min and len(framed) >= self._compress_min:
             compressed = zstandard.compress(framed, _LEVEL)
             if len(compressed) < len(framed) * 0.9:
-                return _COMPRESSED + compressed
+                return COMPRESSED + compressed
         return framed
 
     def loads(self, stored: bytes) -> Any:
         """The value of `stored`. Raises CorruptRecordError for bytes that are none."""
-        if stored[:1] == _COMPRESSED:
+        if stored[:1] == COMPRESSED:
             try:
                 stored = zstandard.decompress(stored[1:])
             except zstandard.ZstdError as exc:

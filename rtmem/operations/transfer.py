@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
+import zstandard
 from langgraph.store.base import PutOp, validate_op_namespace
 
 from rtmem.errors import CorruptRecordError, InvalidRequestError, RtmemError
@@ -35,6 +36,7 @@ from rtmem.operations.memory_items import (
     texts_of,
     write_value,
 )
+from rtmem.operations.serde import COMPRESSED
 from rtmem.operations.text_query import stemmed
 from rtmem.records import Fact
 from rtmem.steps import Argument, Command, Steps
@@ -43,6 +45,7 @@ FORMAT: Final = 1
 Outcome: TypeAlias = Literal["restored", "there", "other", "over", "refused"]
 
 _US_MAX: Final = 2**53
+_REVIVING: Final = (b"j", b"p", b"z")  # JSON with constructors, pickle, and what is compressed twice
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -93,9 +96,8 @@ def export(scope: FactScope, cursor: str, *, count: int = 500, vectors: bool = F
 
 
 def _owners(scope: FactScope) -> list[str]:
-    # The store knows users only.
-    items = [scope_tag(scope.principal.user, ())] if scope.principal.user else []
-    return [*scope.tags(), *items]
+    # The store knows users only, one of whom may be nobody: a store that was opened without a principal.
+    return [*scope.labels, scope_tag(scope.principal.user, ())]
 
 
 def header(scope: FactScope, now_ms: int, fingerprint: str = "", dims: int = 0) -> bytes:
@@ -201,7 +203,10 @@ def read_header(raw: bytes, scope: FactScope) -> Header:
 
 
 # Of a line that is no line: JSON, base64, structs and the serialiser each have a word of their own for it.
-_REFUSALS: Final = (RtmemError, ValueError, TypeError, LookupError, NotImplementedError, RecursionError)
+_REFUSALS: Final = (
+    *(RtmemError, ValueError, TypeError, LookupError, NotImplementedError, RecursionError),
+    zstandard.ZstdError,
+)
 
 
 def restore(scope: FactScope, lines: Sequence[bytes], source: Header) -> Steps[list[Restored]]:
@@ -266,12 +271,25 @@ def _command(scope: FactScope, line: Line, source: Header) -> Command:
     return (*function, *head, len(common), *common, *fields, "created", line.created_us)
 
 
+def _loads(scope: FactScope, stored: bytes) -> Any:
+    """A value that stands in a line as it was stored. A line may be anybody's: nothing is unpickled or revived."""
+    raw = stored
+    if stored[:1] == COMPRESSED:
+        size = zstandard.frame_content_size(stored[1:])
+        if not 0 <= size <= scope.index.settings.value_bytes_max:
+            raise InvalidRequestError(f"`stored` unpacks to {size} bytes (value_bytes_max in [store])")
+        raw = zstandard.decompress(stored[1:])
+    if raw[:1] in _REVIVING:
+        raise InvalidRequestError(f"`stored` is of a type ({raw[:1].decode()}) that no memory is stored as")
+    return scope.serde.loads(raw)
+
+
 def _item(scope: FactScope, line: Line) -> tuple[str, list[Argument], list[Argument]]:
     if not line.namespace or line.key is None:
         raise InvalidRequestError("neither a fact nor an item: an item has a namespace and a key")
     validate_op_namespace(PutOp(line.namespace, line.key, {}))
     stored = base64.b64decode(line.stored, validate=True)
-    value = line.value if line.value is not None else scope.serde.loads(stored)
+    value = line.value if line.value is not None else _loads(scope, stored)
     raw = write_value(scope.serde, value, scope.index.settings.value_bytes_max)
     user = scope.principal.user
     common, own = item_fields(user, line.namespace, line.key, value, stored or raw, line.index)
@@ -295,7 +313,7 @@ def _fact_fields(scope: FactScope, fact: Fact, line: Line) -> list[Argument]:
         return ["owner", scope.tag(fact.scope), "gone", fact.forgotten_at_ms, *links]
     stored = base64.b64decode(line.stored, validate=True)
     if stored:
-        content = scope.serde.loads(stored)
+        content = _loads(scope, stored)
         if not isinstance(content, dict):
             raise InvalidRequestError(f"fact {fact.id} has a {type(content).__name__} in `stored`")
         fact = msgspec.structs.replace(fact, value=content.get("value"))

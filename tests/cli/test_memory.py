@@ -32,12 +32,15 @@ class Shell:
     capture: pytest.CaptureFixture[str]
 
     def __call__(self, *arguments: str | Path, **variables: str) -> Done:
+        return self.rtmem("memory", *arguments, **variables)
+
+    def rtmem(self, *arguments: str | Path, **variables: str) -> Done:
         with self.patch.context() as patch:
             for name, value in variables.items():
                 patch.setenv(name, value)
             code = 0
             try:
-                main(["memory", *map(str, arguments)])
+                main([*map(str, arguments)])
             except SystemExit as exc:
                 code = int(exc.code or 0)
         out, err = self.capture.readouterr()
@@ -160,3 +163,4 @@ def test_another_embedder_is_refused_told_of_and_takes_over_with_a_reindex(memor
     assert memory("search", "Rome", **OTHER).returncode == 0
     told = memory("stats", "--json", **OTHER)
     assert json.loads(told.stdout)["index"]["index"]["fields"][-1][2] == "hnsw"
+    assert "memory index: rtmem:memory:2: hnsw, 1 documents" in memory.rtmem("doctor", **OTHER).stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -9,10 +10,12 @@ from typing import Any
 
 import pytest
 import redis
+import zstandard
 
 from rtmem.errors import InvalidRequestError
 from rtmem.memory import Memory, Principal
 from rtmem.operations import transfer
+from rtmem.operations.memory_state import count
 from rtmem.operations.transfer import Restored
 from rtmem.store import RedisStore
 from tests.memory.colours import Words
@@ -107,6 +110,10 @@ def test_what_changed_since_stays_as_it_is(memory: Memory, client: redis.Redis) 
     assert documents(client) == before
 
 
+BOMB = b"z" + zstandard.compress(b"b" + bytes(32 * 1024 * 1024))
+REVIVED = b"j" + json.dumps({"lc": 2, "type": "constructor", "id": ["os", "getcwd"], "kwargs": {}}).encode()
+
+
 def changed(line: bytes, **changes: Any) -> bytes:
     body = json.loads(line)
     fact = {name: value for name, value in changes.items() if name in ("text", "id", "scope", "superseded_by", "kind")}
@@ -130,6 +137,10 @@ def test_a_line_that_is_not_what_was_exported_is_refused_and_hinders_no_other(
         b'{"namespace": [""], "key": "k", "value": {}}',
         b'{"namespace": ["a"], "key": "k", "value": {}, "ttl_ms": -1}',
         b'{"namespace": ["a"], "key": "k", "stored": "cGlja2xl"}',
+        b'{"namespace": ["a"], "key": "k", "stored": "eg=="}',
+        b'{"namespace": ["a"], "key": "k", "stored": "%s"}' % base64.b64encode(BOMB),
+        b'{"namespace": ["a"], "key": "k", "stored": "%s"}' % base64.b64encode(b"z" + zstandard.compress(REVIVED)),
+        b'{"namespace": ["a"], "key": "k", "stored": "%s"}' % base64.b64encode(REVIVED),
         changed(line, text="Ann lives in Oslo."),
         changed(line, id="mf_x} *"),
         changed(line, scope="team:other"),
@@ -158,3 +169,14 @@ def test_what_is_over_by_now_is_left_out(memory: Memory, client: redis.Redis) ->
     client.flushall()
     (done,) = restored(memory, [json.dumps(json.loads(line) | {"ends_at_ms": 1_000}).encode()])
     assert done.outcome == "over"
+
+
+def test_the_items_of_a_store_without_a_principal_can_be_moved_too(redis_url: str, client: redis.Redis) -> None:
+    with Memory(redis_url) as nobody, RedisStore(redis_url) as store:
+        store.put(("a",), "k", {"text": "x" * 200_000})
+        lines = exported(nobody)
+        before = documents(client)
+        client.flushall()
+        assert [each.outcome for each in restored(nobody, lines)] == ["restored"]
+        assert documents(client) == before
+        assert nobody.run(count(nobody.scope)).items == 1

@@ -14,7 +14,7 @@ from rtmem.memory import Memory
 from rtmem.operations.memory_state import look
 from rtmem.operations.reindex import Progress, Reindex
 from rtmem.settings import Store
-from rtmem.store import RedisStore
+from rtmem.store import AsyncRedisStore, RedisStore
 from tests.store.colours import Letters
 
 NS = ("n",)
@@ -310,3 +310,14 @@ def test_numbers_that_stores_ask_for_are_in_the_new_index(redis_url: str, client
     state = new.run(look(new.scope.index))
     assert state.index is not None
     assert {"n_n", "n_m"} <= {name for name, _, _ in state.index.fields}
+
+
+@pytest.mark.anyio
+async def test_an_awaiting_store_takes_the_same_steps(redis_url: str, client: redis.Redis, old: RedisStore) -> None:
+    index: Any = {"embed": Letters(name="new", dims=30), "fields": ["texts[*]"]}
+    async with AsyncRedisStore.from_conn_string(redis_url, index=index, principal="ann") as store:
+        reindex = Reindex(store.scope.index, store.scope.serde)
+        while not (progress := await store.run(reindex.advance())).finished:
+            pass
+        assert progress.embedded == 40
+        assert len(await store.asearch(NS, query="zz", limit=99)) == 41

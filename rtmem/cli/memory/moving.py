@@ -140,7 +140,7 @@ def _embedded(memory: Memory, place: Place, outcomes: Counter[str], bars: Bars) 
     bar = bars.add_task("embedding", total=outcomes["restored"] or None)
     done = 0
     try:
-        for reembed in (memory.reembed, store.reembed):
+        for reembed in (memory.reembed, store.reembed) if memory.scope.labels else (store.reembed,):
             while some := reembed(_BATCH):
                 done += some
                 bars.update(bar, completed=done)
