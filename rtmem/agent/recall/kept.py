@@ -1,6 +1,6 @@
 """What was recalled, or is being recalled, for a thread: a prefetch until it is asked for, then the turn's own recall.
 
-One for each principal and thread. It ends by its age, by the next one, or when too many others came after it; a
+One of each for a principal and thread. It ends by its age, by the next one, or when too many others came after it; a
 prefetch also by a write of the same principal.
 """
 
@@ -40,75 +40,90 @@ class Kept:
 
     @property
     def has_failed(self) -> bool:
-        """It has ended without facts."""
-        return self.work.done() and (self.work.cancelled() or not isinstance(self.work.result(), Recalled))
+        """It has ended, and gave no answer."""
+        if not self.work.done():
+            return False
+        gone = self.work.cancelled() or self.work.exception() is not None
+        return gone or not isinstance(self.work.result(), Recalled)
 
 
 class Shelf:
-    """The recalls that are kept. From any thread."""
+    """The recalls that are kept: of turns, and ahead of them. From any thread."""
 
     def __init__(self, settings: Policy) -> None:
         self._settings: Final = settings
         self._lock: Final = threading.Lock()
-        self._kept: OrderedDict[Place, Kept] = OrderedDict()
+        self._turns: OrderedDict[Place, Kept] = OrderedDict()
+        self._ahead: OrderedDict[Place, Kept] = OrderedDict()
 
     def told(self, place: Place, plan: Plan, turn: str) -> Recalled | None:
         """What this turn was told already."""
         with self._lock:
-            kept = self._fresh(place)
-            return kept.outcome if kept is not None and kept.turn == turn and kept.plan == plan else None
+            kept = self._turns.get(place)
+            if kept is None or (kept.turn, kept.plan) != (turn, plan) or _is_old(kept, self._settings.turn_keep_ms):
+                return None
+            return kept.outcome
 
     def take_prefetched(self, place: Place, plan: Plan, words: frozenset[str], turn: str) -> Kept | None:
         """The prefetch of a query that is close enough to this one; it is this turn's from now on."""
         with self._lock:
             kept = self._fresh(place)
-            if kept is None or kept.turn is not None or kept.has_failed:
-                return None
-            if (kept.plan.standing, kept.plan.searched) != (plan.standing, plan.searched):
+            if kept is None or (kept.plan.standing, kept.plan.searched) != (plan.standing, plan.searched):
                 return None
             if kept.plan.query != plan.query and policy.likeness(kept.words, words) < self._settings.likeness_min:
                 return None
+            del self._ahead[place]
             kept.turn, kept.plan = turn, plan
-            return kept
+        self.put(place, kept)
+        return kept
 
     def prefetching(self, place: Place, plan: Plan) -> bool:
         """Whether exactly this is prefetched already."""
         with self._lock:
             kept = self._fresh(place)
-            return kept is not None and kept.turn is None and kept.plan == plan and not kept.has_failed
+            return kept is not None and kept.plan == plan
 
     def put(self, place: Place, kept: Kept) -> None:
-        """Keep a recall; a prefetch in its place that nobody has asked for is cancelled."""
+        """Keep a recall; a prefetch in the place of a prefetch cancels that."""
+        dropped = []
         with self._lock:
-            dropped = [self._kept.pop(place)] if place in self._kept else []
-            self._kept[place] = kept
-            while len(self._kept) > self._settings.kept_max:
-                dropped.append(self._kept.popitem(last=False)[1])
+            shelf = self._ahead if kept.turn is None else self._turns
+            if place in shelf:
+                dropped.append(shelf.pop(place))
+            shelf[place] = kept
+            while len(shelf) > self._settings.kept_max:
+                dropped.append(shelf.popitem(last=False)[1])
         _cancel(dropped)
 
     def forget(self, principal: Principal) -> None:
         """The memory of this principal has changed. A turn at work keeps what it was told: it made the change."""
+        dropped = []
         with self._lock:
-            places = [place for place, kept in self._kept.items() if place[0] == principal and not kept.turn]
-            dropped = [self._kept.pop(place) for place in places]
+            for shelf in (self._ahead, self._turns):
+                places = [place for place, kept in shelf.items() if place[0] == principal and not kept.turn]
+                dropped += [shelf.pop(place) for place in places]
         _cancel(dropped)
 
     def clear(self) -> None:
         """Cancel what is under way."""
         with self._lock:
-            dropped = list(self._kept.values())
-            self._kept.clear()
+            dropped = list(self._ahead.values())
+            self._ahead.clear()
+            self._turns.clear()
         _cancel(dropped)
 
     def _fresh(self, place: Place) -> Kept | None:
-        kept = self._kept.get(place)
-        if kept is None:
+        kept = self._ahead.get(place)
+        if kept is None or kept.has_failed or _is_old(kept, self._settings.prefetch_keep_ms):
             return None
-        keep_ms = self._settings.prefetch_keep_ms if kept.turn is None else self._settings.turn_keep_ms
-        return kept if (time.monotonic() - kept.began_s) * 1_000 <= keep_ms else None
+        return kept
+
+
+def _is_old(kept: Kept, keep_ms: int) -> bool:
+    return (time.monotonic() - kept.began_s) * 1_000 > keep_ms
 
 
 def _cancel(dropped: list[Kept]) -> None:
     for kept in dropped:
-        if kept.turn is None:  # of the others somebody waits for the answer
+        if kept.turn is None:  # for the others somebody waits, or has waited
             kept.work.cancel()

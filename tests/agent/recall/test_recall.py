@@ -17,7 +17,7 @@ from rtmem.memory import AsyncMemory, Memory
 from rtmem.steps import TextKind
 from tests.agent.recall.worlds import PATIENT, World
 from tests.gateway.waiting import eventually
-from tests.memory.colours import Words
+from tests.memory.colours import Caller, Wire, Words
 
 
 class Gate(Words):
@@ -87,6 +87,28 @@ def test_what_was_prefetched_for_one_principal_is_not_used_for_another(world: Wo
         world.prefetch(recall, "what is the vault code?", thread_id="t1")
         told = world.read(recall.bind("bob"), "what is the vault code?", thread_id="t1")
         assert (told.status, told.source, told.facts) == ("nothing", "read", ())
+
+
+def test_what_is_prefetched_for_the_next_turn_does_not_disturb_the_one_at_work(world: World) -> None:
+    with world.memory() as memory:
+        recall = world.recall(memory)
+        first = world.read(recall, "where does Ann live?", thread_id="t1", turn="m1")
+        world.prefetch(recall, "does Ann have a dog", thread_id="t1")
+        again = world.read(recall, "where does Ann live?", thread_id="t1", turn="m1")
+        after = world.read(recall, "Does Ann have a dog?", thread_id="t1", turn="m2")
+        assert [told.source for told in (first, again, after)] == ["read", "kept", "prefetch"]
+
+
+def test_a_recall_takes_a_round_trip_for_what_stands_and_one_for_what_is_searched(world: World) -> None:
+    with world.memory() as memory:
+        world.now(memory.write("Ann lives in Rome."))
+        world.now(memory.write("Answer briefly.", kind="preference"))
+        recall = world.recall(memory)
+        world.read(recall, "hello?", turn="m1")
+        wire = Wire(Caller(memory, world.loop))
+        told = world.read(recall, "Where does Ann live?", turn="m2")
+        assert [fact.kind for fact in told.facts] == ["preference", "semantic"]
+        assert wire.take() == 2
 
 
 def test_what_is_old_is_read_again(world: World) -> None:
