@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
@@ -38,45 +37,13 @@ from rtmem.operations.memory_items import (
 )
 from rtmem.operations.serde import COMPRESSED
 from rtmem.operations.text_query import stemmed
+from rtmem.operations.transfer_lines import FORMAT, Header, Line, is_plain, read_line, write_line
 from rtmem.records import Fact
 from rtmem.steps import Argument, Command, Steps
 
-FORMAT: Final = 1
 Outcome: TypeAlias = Literal["restored", "there", "other", "over", "refused"]
 
-_US_MAX: Final = 2**53
 _REVIVING: Final = (b"j", b"p", b"z")  # JSON with constructors, pickle, and what is compressed twice
-
-
-class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The first line."""
-
-    rtmem_memory: int  # the format's number
-    user: str
-    teams: tuple[str, ...] = ()
-    application: str = ""
-    exported_at_ms: int = 0
-    fingerprint: str = ""  # whose vectors there are
-    dims: int = 0
-
-
-class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A fact or an item. Times in us or ms since 1970."""
-
-    fact: Fact | None = None
-    namespace: tuple[str, ...] | None = None  # of an item
-    key: str | None = None
-    value: dict[str, Any] | None = None  # of an item
-    index: tuple[str, ...] | None = None  # paths of what is embedded, if the item says so
-    words: bool = False  # the store ranked by words too
-    stored: str = ""  # base64: value, or a fact's content, as stored, where JSON cannot say all of it
-    marks: tuple[str, ...] = ()  # bare, unembedded
-    created_us: int = 0
-    updated_us: int = 0
-    ttl_ms: int = 0
-    ends_at_ms: int = -1
-    times: int = 0  # how often a fact was believed anew; of its first line
-    vectors: tuple[str, ...] = ()  # base64 of float32
 
 
 # Out -----------------------------------------------------------------------------------------------------------------
@@ -92,7 +59,7 @@ def export(scope: FactScope, cursor: str, *, count: int = 500, vectors: bool = F
     """
     args: tuple[Argument, ...] = (cursor, count, int(vectors), *_owners(scope))
     following, *rows = yield from call("rtmem_v1_transfer_page", scope.function_keys, args)
-    return following.decode(), [_write(_line(scope, row)) for row in rows]
+    return following.decode(), [write_line(_line(scope, row)) for row in rows]
 
 
 def _owners(scope: FactScope) -> list[str]:
@@ -107,15 +74,7 @@ def header(scope: FactScope, now_ms: int, fingerprint: str = "", dims: int = 0) 
         rtmem_memory=FORMAT, user=whose.user, teams=tuple(whose.teams), application=whose.application,
         exported_at_ms=now_ms, fingerprint=fingerprint, dims=dims,
     )  # fmt: skip
-    return _write(made)
-
-
-def _write(line: Header | Line) -> bytes:
-    built = msgspec.to_builtins(line)
-    try:
-        return (json.dumps(built, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
-    except UnicodeEncodeError:  # half of a surrogate pair in a key
-        return (json.dumps(built, separators=(",", ":")) + "\n").encode()
+    return write_line(made)
 
 
 def _line(scope: FactScope, row: Sequence[Any]) -> Line:
@@ -138,7 +97,7 @@ def _line(scope: FactScope, row: Sequence[Any]) -> Line:
 def _item_line(scope: FactScope, fields: Mapping[str, bytes], common: dict[str, Any]) -> Line:
     stored = fields["v"]
     value = scope.serde.loads(stored)
-    is_exact = _is_plain(value) and scope.serde.dumps(value) == stored
+    is_exact = is_plain(value) and scope.serde.dumps(value) == stored
     paths = read_paths(fields.get("ix"))
     return Line(
         namespace=read_namespace(fields["ns"])[1],
@@ -155,22 +114,13 @@ def _fact_line(scope: FactScope, fact_id: str, fields: Mapping[str, bytes], comm
     fact = read_row(scope.serde, [fact_id, *map(fields.get, READ_FIELDS)], scope.labels)
     if fact is None:
         raise CorruptRecordError(f"fact {fact_id} is of no scope of this principal", fact=fact_id)
-    is_exact = "v" not in fields or (_is_plain(fact.value) and scope.serde.dumps(content_of(fact)) == fields["v"])
+    is_exact = "v" not in fields or (is_plain(fact.value) and scope.serde.dumps(content_of(fact)) == fields["v"])
     return Line(
         fact=fact if is_exact else msgspec.structs.replace(fact, value=None),
         stored="" if is_exact else base64.b64encode(fields["v"]).decode(),
         times=int(fields.get("n", 0)),
         **common,
     )
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether JSON says all of a value."""
-    if isinstance(value, dict) and type(value) is dict:
-        return all(type(key) is str and _is_plain(each) for key, each in value.items())
-    if type(value) is list:
-        return all(map(_is_plain, value))
-    return value is None or type(value) in (str, int, bool) or (type(value) is float and math.isfinite(value))
 
 
 # In ------------------------------------------------------------------------------------------------------------------
@@ -221,7 +171,7 @@ def restore(scope: FactScope, lines: Sequence[bytes], source: Header) -> Steps[l
     commands: list[Command] = []
     for raw in lines:
         try:
-            commands.append(_command(scope, _read(raw), source))
+            commands.append(_command(scope, read_line(raw), source))
             results.append(None)
         except _REFUSALS as exc:
             results.append(Restored("refused", str(exc)))
@@ -235,18 +185,6 @@ _WHY: Final = {"other": "something else is there under its key, and stays", "ove
 def _told(reply: bytes) -> Restored:
     outcome: Any = reply.decode()
     return Restored(outcome, _WHY.get(outcome, ""))
-
-
-def _read(raw: bytes) -> Line:
-    line = msgspec.convert(json.loads(raw), Line)
-    if not set(line.marks) <= {BARE, UNEMBEDDED}:
-        raise InvalidRequestError(f"marks are {line.marks!r}: bare, unembedded")
-    for name in ("created_us", "updated_us", "ttl_ms", "times"):
-        if not 0 <= getattr(line, name) < _US_MAX:
-            raise InvalidRequestError(f"{name} is {getattr(line, name)}")
-    if not -1 <= line.ends_at_ms < _US_MAX:
-        raise InvalidRequestError(f"ends_at_ms is {line.ends_at_ms}")
-    return line
 
 
 def _command(scope: FactScope, line: Line, source: Header) -> Command:

@@ -50,7 +50,7 @@ SHARED_MOVES = {
 SHAPES = {
     "aof_watch",
     *("words", "serde", "fingerprints", "messages", "replies", "expiry", "clones"),
-    *("memory_items", "memory_filters", "fact_items"),
+    *("memory_items", "transfer_lines", "memory_filters", "fact_items"),
     *("pointer_values", "pointer_chunks", "pointer_previews", "pointer_continuations", "pointer_fidelity"),
 }
 
