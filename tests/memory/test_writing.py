@@ -295,6 +295,23 @@ def test_the_policy_sees_a_fact_before_anybody_else_does(world: World) -> None:
         assert not [key for key in world.client.scan_iter() if b"4111" in (world.client.dump(key) or b"")]
 
 
+def test_what_a_policy_returns_is_checked_and_stays_in_its_scope(world: World) -> None:
+    changed = {"text": "fine"}
+
+    def policy(fact: Fact, principal: Principal) -> Fact:
+        return Fact(id="x", key="other", **changed)
+
+    whose = Principal(user="ann", teams=("blue",))
+    with world.open(principal=whose, policy=policy) as ann:
+        fact = ann.write("Rome", to="team:blue", key="city")
+        assert (fact.text, fact.scope, fact.key) == ("fine", "team:blue", "city")
+        for wrong in ({"text": ""}, {"text": "x" * 9_000}, {"text": "x", "kind": "opinion"}):
+            changed = wrong
+            with pytest.raises(InvalidRequestError):
+                ann.write("Rome")
+        assert ann.query(ended=True).facts == (fact,)
+
+
 def test_encrypted_facts_keep_their_identity(world: World) -> None:
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
     with world.open(principal="ann", embedder=Words(), serde=serde) as ann:
