@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 from contextlib import suppress
 from typing import Final
 
-_ports: Final = iter(random.sample(range(10_000, 20_000), 10_000))
+
+def _own_range() -> range:
+    """Test processes that run side by side (pytest-xdist) draw from a part each: a port is free until it is used."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    size = 10_000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return range(10_000 + worker * size, 10_000 + (worker + 1) * size)
+
+
+_ports: Final = iter(sorted(_own_range(), key=lambda _: random.random()))
 
 
 def free_port() -> int:

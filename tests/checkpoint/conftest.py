@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 import redis
@@ -21,35 +16,11 @@ from rtmem.server.binaries import Binaries
 from rtmem.settings import Server
 from tests.checkpoint.colours import Loop, Savers
 
-SUITE_SAVERS = ("full", "shallow")
 _SUITE = "test_langgraph_suite.py"
-
-SuiteRuns = dict[str, tuple[subprocess.Popen[bytes], Path]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _SUITE in item.nodeid)  # last: they only wait for what runs beside the others
-
-
-@pytest.fixture(scope="session", autouse=True)
-def langgraph_runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SuiteRuns]:
-    """LangGraph's suite with a saver each, if its outcome is asked for: the processes, and the files they print to.
-
-    They take a minute and a half of CPU and hardly more than one core while other tests wait for this and that, so they
-    take what is left: nobody's timing should depend on them, and theirs is checked again when something has failed.
-    """
-    started: SuiteRuns = {}
-    with ExitStack() as stack:
-        if any(_SUITE in item.nodeid for item in request.session.items):
-            for saver in SUITE_SAVERS:
-                printed = tmp_path_factory.mktemp(saver) / "printed"
-                out = stack.enter_context(printed.open("wb"))
-                command = ["nice", "-n", "19", sys.executable, str(Path(__file__).parent / "langgraph_suite")]
-                process = subprocess.Popen([*command, "--saver", saver], stdout=out, stderr=subprocess.STDOUT)
-                stack.enter_context(process)
-                stack.callback(process.send_signal, signal.SIGINT)  # if it is left at work, it stops its Redis
-                started[saver] = (process, printed)
-        yield started
+    items.sort(key=lambda item: _SUITE not in item.nodeid)  # first: minutes of one core, while another does the rest
 
 
 @pytest.fixture(scope="session")

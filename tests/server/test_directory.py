@@ -31,8 +31,10 @@ def as_nobody() -> Iterator[None]:
 @pytest.fixture
 def open_path(tmp_path: Path) -> Path:
     """A directory that another user can reach; pytest's own are closed to others."""
-    for path in (tmp_path, *tmp_path.parents[:2]):
+    path = tmp_path
+    while path != Path(tempfile.gettempdir()):
         path.chmod(0o755)
+        path = path.parent
     return tmp_path
 
 
