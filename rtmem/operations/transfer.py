@@ -43,23 +43,43 @@ from rtmem.steps import Argument, Command, Steps
 
 Outcome: TypeAlias = Literal["restored", "there", "other", "over", "refused"]
 
+# Of a line or a record that is none: JSON, base64, structs and the serialiser each have a word of their own for it.
+_REFUSALS: Final = (
+    *(RtmemError, ValueError, TypeError, LookupError, NotImplementedError, RecursionError),
+    zstandard.ZstdError,
+)
 _REVIVING: Final = (b"j", b"p", b"z")  # JSON with constructors, pickle, and what is compressed twice
 
 
 # Out -----------------------------------------------------------------------------------------------------------------
 
 
-def export(scope: FactScope, cursor: str, *, count: int = 500, vectors: bool = False) -> Steps[tuple[str, list[bytes]]]:
-    """Some lines, each ending in a newline, and the cursor for the next ones; it begins and ends with "0".
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A part of an export."""
+
+    cursor: str  # for the next part; "0": that was all
+    lines: list[bytes]  # each ends in a newline
+    unreadable: list[str]  # why something that is there has no line
+
+
+def export(scope: FactScope, cursor: str, *, count: int = 500, vectors: bool = False) -> Steps[Exported]:
+    """Some lines. The cursor begins with "0".
 
     Facts of all scopes of the principal, what is left of forgotten ones included, and items of its store. All that is
     there from beginning to end is in it once at least; a line may come twice, and an import takes it once.
 
-    Raises CorruptRecordError. Redis: 1 round trip, FCALL rtmem_v1_transfer_page; looks at everybody's memory.
+    Redis: 1 round trip, FCALL rtmem_v1_transfer_page; looks at everybody's memory.
     """
     args: tuple[Argument, ...] = (cursor, count, int(vectors), *_owners(scope))
     following, *rows = yield from call("rtmem_v1_transfer_page", scope.function_keys, args)
-    return following.decode(), [write_line(_line(scope, row)) for row in rows]
+    lines, unreadable = [], []
+    for row in rows:
+        try:
+            lines.append(write_line(_line(scope, row)))
+        except _REFUSALS as exc:
+            unreadable.append(f"{row[0].decode('ascii', 'replace')}: {type(exc).__name__}: {exc}")
+    return Exported(following.decode(), lines, unreadable)
 
 
 def _owners(scope: FactScope) -> list[str]:
@@ -150,13 +170,6 @@ def read_header(raw: bytes, scope: FactScope) -> Header:
             f"--principal {found.user!r}, or leave it"
         )
     return found
-
-
-# Of a line that is no line: JSON, base64, structs and the serialiser each have a word of their own for it.
-_REFUSALS: Final = (
-    *(RtmemError, ValueError, TypeError, LookupError, NotImplementedError, RecursionError),
-    zstandard.ZstdError,
-)
 
 
 def restore(scope: FactScope, lines: Sequence[bytes], source: Header) -> Steps[list[Restored]]:

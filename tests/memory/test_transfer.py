@@ -62,10 +62,12 @@ def documents(client: redis.Redis) -> dict[bytes, tuple[dict[bytes, bytes], int]
 
 
 def exported(memory: Memory, **options: Any) -> list[bytes]:
-    lines, cursor = [], "0"
+    lines: list[bytes] = []
+    cursor = "0"
     while True:
-        cursor, some = memory.run(transfer.export(memory.scope, cursor, count=5, **options))
-        lines += some
+        part = memory.run(transfer.export(memory.scope, cursor, count=5, **options))
+        assert part.unreadable == []
+        lines, cursor = lines + part.lines, part.cursor
         if cursor == "0":
             return list(dict.fromkeys(lines))
 
@@ -180,3 +182,15 @@ def test_the_items_of_a_store_without_a_principal_can_be_moved_too(redis_url: st
         assert [each.outcome for each in restored(nobody, lines)] == ["restored"]
         assert documents(client) == before
         assert nobody.run(count(nobody.scope)).items == 1
+
+
+def test_a_record_that_cannot_be_read_is_told_of_and_the_others_are_exported(
+    memory: Memory, client: redis.Redis
+) -> None:
+    broken = memory.write("Ann lives in Rome.")
+    memory.write("Ann eats no fish.")
+    client.hset(memory.scope.keys.fact(broken.id), "v", b"?")
+    part = memory.run(transfer.export(memory.scope, "0"))
+    assert len(part.lines) == 1
+    (why,) = part.unreadable
+    assert broken.id in why

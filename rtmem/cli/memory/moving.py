@@ -41,8 +41,8 @@ def export(
 ) -> None:
     """Write all that a principal remembers as lines of JSON: facts with their history, and items of the store.
 
-    A file is complete or not there: it gets its name when it is whole. Facts of teams and the application are
-    included with --team and --application. Examples:
+    A file gets its name when it is whole. What cannot be read is told of and left out; then the exit code is 1. Facts
+    of teams and the application are included with --team and --application. Examples:
       [bold]rtmem memory export ann.jsonl --principal ann[/bold]
       [bold]rtmem memory export --vectors | zstd > memory.jsonl.zst[/bold]
     """
@@ -56,19 +56,24 @@ def export(
             counts = memory.run(count(memory.scope))
             total = sum(counts.facts.values()) + counts.ended + counts.items
         whose = (state.fingerprint, state.dims) if vectors else ("", 0)
-        written = 0
+        written, unreadable = 0, list[str]()
         with _bars() as bars, _target(file) as out:
             bar = bars.add_task("exporting", total=total)
             out.write(transfer.header(memory.scope, time.time_ns() // 1_000_000, *whose))
             cursor = "0"
             while True:
-                cursor, lines = memory.run(transfer.export(memory.scope, cursor, vectors=vectors))
-                out.writelines(lines)
-                written += len(lines)
+                part = memory.run(transfer.export(memory.scope, cursor, vectors=vectors))
+                out.writelines(part.lines)
+                written, cursor = written + len(part.lines), part.cursor
+                unreadable += part.unreadable
                 bars.update(bar, completed=written)
                 if cursor == "0":
                     break
     screen.note(f"({written:,} facts and items of {owner(memory)})")
+    for why in unreadable:
+        screen.note(f"left out: {screen.harmless(why)}")
+    if unreadable:
+        raise typer.Exit(1)
 
 
 def import_(
