@@ -31,10 +31,9 @@ def as_nobody() -> Iterator[None]:
 @pytest.fixture
 def open_path(tmp_path: Path) -> Path:
     """A directory that another user can reach; pytest's own are closed to others."""
-    path = tmp_path
-    while path != Path(tempfile.gettempdir()):
-        path.chmod(0o755)
-        path = path.parent
+    for path in (tmp_path, *tmp_path.parents):
+        if Path(tempfile.gettempdir()) in path.parents:
+            path.chmod(0o755)
     return tmp_path
 
 
