@@ -49,7 +49,7 @@ def test_a_choice_is_refused_with_the_list_of_choices() -> None:
     [
         ("[gatway]\nport = 1\n", r"no section \[gatway\]: did you mean gateway\?"),
         ("[gateway]\nprot = 1\n", r"no setting 'prot' in \[gateway\]: did you mean port\?"),
-        ("[agent]\nzzz = 1\n", "no setting 'zzz' in .*: there are model, model_base_url, token_interval_ms"),
+        ("[agent]\nzzz = 1\n", "no setting 'zzz' in .*: there are model, model_base_url, memory, token_interval_ms"),
         ("[gateway]\nport = 99999\n", r"port in \[gateway\] is 99999: Expected `int` <= 65535"),
         ("gateway = 3\n", r"\[gateway\]: Expected `object`, got `int`: write a table"),
         ("[gateway\n", "check the TOML syntax"),
