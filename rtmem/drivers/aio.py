@@ -206,7 +206,9 @@ class AsyncDriver:
 async def _embed(request: Embed, embedder: Embedder) -> list[Any]:
     if not request.texts:
         return []
-    return vectors.rows(await embedder.aembed(request.texts, request.what), len(request.texts), embedder)
+    with vectors.failing_as_told(embedder):
+        answer = await embedder.aembed(request.texts, request.what)
+    return vectors.rows(answer, len(request.texts), embedder)
 
 
 def _heard(task: asyncio.Task[list[Any]]) -> None:

@@ -141,7 +141,9 @@ class SyncDriver:
 def _embed(request: Embed, embedder: Embedder) -> list[Any]:
     if not request.texts:
         return []
-    return vectors.rows(embedder.embed(request.texts, request.what), len(request.texts), embedder)
+    with vectors.failing_as_told(embedder):
+        answer = embedder.embed(request.texts, request.what)
+    return vectors.rows(answer, len(request.texts), embedder)
 
 
 def retry_allowed(exc: RtmemError, batch: Batch) -> bool:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from rtmem.errors import ConfigError, EmbeddingError
+from rtmem.errors import ConfigError, EmbeddingError, RtmemError
 from rtmem.steps import Embedder
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 def required(embedder: Embedder | None) -> Embedder:
@@ -22,15 +20,45 @@ def required(embedder: Embedder | None) -> Embedder:
     return embedder
 
 
-def rows(vectors: NDArray[np.float32], count: int, embedder: Embedder) -> list[Any]:
+@contextmanager
+def failing_as_told(embedder: Embedder) -> Iterator[None]:
+    """Whatever an embedder raises is an EmbeddingError, which steps expect: no text is lost by it."""
+    try:
+        yield
+    except RtmemError:
+        raise
+    except Exception as exc:
+        raise EmbeddingError(
+            f"embedder {embedder.name!r} failed with {type(exc).__name__}: {exc}", embedder=embedder.name
+        ) from exc
+
+
+def rows(vectors: Any, count: int, embedder: Embedder) -> list[Any]:
     """One vector for each of `count` texts. Raises EmbeddingError if they are not what the embedder said.
 
-    Redis would take vectors of another size or type, and leave their documents out of its index without a word.
+    Redis would take vectors of another size or type, and leave their documents out of its index without a word; with
+    infinite numbers or NaN, it would never find them.
     """
-    if vectors.shape != (count, embedder.dims) or vectors.dtype != "float32":
+    dtype, shape = getattr(vectors, "dtype", type(vectors).__name__), getattr(vectors, "shape", None)
+    if shape != (count, embedder.dims) or dtype != "float32":
         raise EmbeddingError(
-            f"embedder {embedder.name!r} answered {count} texts with {vectors.dtype} of shape {vectors.shape} instead "
+            f"embedder {embedder.name!r} answered {count} texts with {dtype} of shape {shape} instead "
             f"of float32 of shape {(count, embedder.dims)}: check its dims",
             embedder=embedder.name,
         )
+    if not _have_lengths(vectors):
+        raise EmbeddingError(
+            f"embedder {embedder.name!r} answered {count} texts with numbers that are infinite, NaN, or too large or "
+            "small to tell a direction: normalise its vectors",
+            embedder=embedder.name,
+        )
     return list(vectors)
+
+
+def _have_lengths(vectors: Any) -> bool:
+    """Whether the engine can compute a length of each, as it does, in float32; only that of zeros may be 0."""
+    import numpy as np  # whoever embeds has it; the drivers alone do without
+
+    with np.errstate(all="ignore"):
+        lengths = np.sqrt((vectors * vectors).sum(axis=1))
+    return bool((np.isfinite(lengths) & ((lengths > 0) | ~vectors.any(axis=1))).all())

@@ -115,6 +115,38 @@ async def test_vectors_of_another_size_or_type_never_reach_redis(colour: Colour,
             await talker.run(embeddings("a"), doubles)
 
 
+@BOTH_COLOURS
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (np.array([[np.nan, 1]], np.float32), "NaN"),
+        (np.array([[np.inf, 1]], np.float32), "infinite"),
+        (np.array([[1e30, 1]], np.float32), "too large"),
+        (np.array([[1e-30, 0]], np.float32), "small"),
+        ([[0.0, 1.0]], "with list of shape None"),
+        (None, "with NoneType"),
+    ],
+)
+async def test_vectors_that_would_never_be_found_are_failures_to_embed(
+    colour: Colour, redis_url: str, answer: Any, words: str
+) -> None:
+    letters = Letters()
+    letters.embed = lambda texts, what="document": answer  # type: ignore[method-assign]
+    async with talking(colour, redis_url, lazy=True) as talker:
+        with pytest.raises(EmbeddingError, match=words):
+            await talker.run(embeddings("a"), letters)
+
+
+@BOTH_COLOURS
+async def test_whatever_an_embedder_raises_is_a_failure_to_embed(colour: Colour, redis_url: str) -> None:
+    letters = Letters()
+    letters.error = KeyError("data")
+    async with talking(colour, redis_url, lazy=True) as talker:
+        with pytest.raises(EmbeddingError, match="embedder 'letters' failed with KeyError: 'data'") as caught:
+            await talker.run(embeddings("a"), letters)
+    assert caught.value.__cause__ is letters.error
+
+
 def beside(text: str) -> Steps[tuple[list[Any], list[Any]]]:
     (begun,) = yield Begin(Embed((text,), "query"))
     replies = yield Batch((("GET", "k"),))
