@@ -8,16 +8,17 @@ from loadtest.memory.notes import DIMS, KnownVectors, Texts, Topics
 
 
 def test_vectors_are_clustered_of_unit_length_and_those_of_a_seed() -> None:
-    vectors = Topics(7).draw("large", 2_000, everything=True)
-    questions = Topics(7).draw("large", 50, 1, everything=True)
-    assert (vectors.shape, vectors.dtype) == ((2_000, DIMS), np.float32)
+    topics = Topics(7)
+    vectors = topics.draw("large", 500, everything=True)
+    questions = topics.draw("large", 50, 1, everything=True)
+    assert (vectors.shape, vectors.dtype) == ((500, DIMS), np.float32)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    assert (vectors == Topics(7).draw("large", 2_000, everything=True)).all()
-    assert not (vectors == Topics(8).draw("large", 2_000, everything=True)).any()
+    assert (vectors == Topics(7).draw("large", 500, everything=True)).all()
+    assert not (vectors == Topics(8).draw("large", 500, everything=True)).any()
     nearest = np.sort(questions @ vectors.T, axis=1)[:, ::-1]
     # Uniform ones would have .18 and 0: no question would have an answer.
-    assert 0.5 < np.median(nearest[:, 0]) < 0.8
-    assert np.median(nearest[:, 1_000]) < 0.3
+    assert 0.4 < np.median(nearest[:, 0]) < 0.8
+    assert np.median(nearest[:, 250]) < 0.3
 
 
 def test_a_small_tenant_talks_about_few_topics() -> None:

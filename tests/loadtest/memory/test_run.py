@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from loadtest.memory.growth import EF, INDEX, LARGE, SMALL
+from loadtest.memory.growth import INDEX, LARGE, SMALL, WAYS
 from loadtest.memory.wire import TARGETS
 from rtmem.loadtest import Report
 
@@ -53,7 +53,7 @@ def test_a_run_measures_every_contender_and_judges_ours(tmp_path: Path) -> None:
         assert row.facts[LARGE] >= 0.95
         assert row.facts["B an item"] > 2 * 4 * 384  # a vector in its hash, and one in the index
         assert row.facts["build s"] > 0
-    assert len(experiments[EF].rows) == 5
+    assert len(experiments[WAYS].rows) == 7
 
     judged = {verdict.what: verdict for verdict in report.verdicts}
     for name in TARGETS:
