@@ -21,8 +21,9 @@ from rtmem.operations.functions import call, call_with
 from rtmem.operations.places import Place, Scope, decode_id
 from rtmem.operations.pointer_chunks import Manifest, Record
 from rtmem.operations.pointer_lifetimes import scope_of
+from rtmem.operations.pointer_uploads import store
 from rtmem.operations.pointer_values import Encoded
-from rtmem.operations.pointers import PointerScope, holder_of, new_id, open_id, store
+from rtmem.operations.pointers import PointerScope, holder_of, new_id, open_id
 from rtmem.records import Pointer
 from rtmem.steps import Batch, Command, Compute, Steps
 
@@ -77,7 +78,7 @@ class Offloads:
         """Store and pin a value; answers the reference to it.
 
         Raises:
-            TooLargeError, QuotaExceededError: see operations.pointers.offload.
+            TooLargeError, QuotaExceededError: see operations.pointer_uploads.offload.
 
         Redis: 1 round trip up to `batch_bytes`, larger: 1 that claims room, and 1 per 256 KB; 2 if an equal value is
             there. None if it was stored for a put that was told "stale".

@@ -1,4 +1,5 @@
-"""Offload a value and read it back: whole, described, listed. `pointer_reading.py` looks into it.
+"""Pointers that are there: whose they are, read back whole, described, listed. `pointer_uploads.py` makes them,
+`pointer_reading.py` looks into one.
 
 What lies in Redis, and what each step does there, is told in `lua/pointers_v2.lua`.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,42 +18,24 @@ from rtmem import settings as all_settings
 from rtmem.errors import (
     InvalidRequestError,
     NewerLayoutError,
-    PersistenceError,
     PointerExpiredError,
     PointerNotFoundError,
     QueryError,
-    QuotaExceededError,
-    RunInProgressError,
-    ServerFullError,
 )
 from rtmem.keys import LAYOUT_VERSION, Keys, PointerKeys, check_id, escape
-from rtmem.operations.functions import call, call_with
-from rtmem.operations.pointer_chunks import Manifest, Record, corrupt, pack_manifest
-from rtmem.operations.pointer_previews import cut, cut_with_mark, estimate_tokens, preview, printable
-from rtmem.operations.pointer_values import CUT_BY_US, Encoded, decode, decode_slices
+from rtmem.operations.functions import call
+from rtmem.operations.pointer_chunks import Manifest, Record, corrupt
+from rtmem.operations.pointer_previews import cut
+from rtmem.operations.pointer_values import decode, decode_slices
 from rtmem.records import Pointer, PointerPage, PointerUsage
-from rtmem.steps import Argument, Batch, Command, Compute, Steps
+from rtmem.steps import Batch, Command, Compute, Steps
 
 ID: Final = re.compile(r"mp_[a-z2-7]{26}")
 BY_HAND: Final = "m"
 """The holder of a pin that no thread holds."""
 
 _BASE32: Final = b"abcdefghijklmnopqrstuvwxyz234567" * 8  # for each of 256 bytes
-_NAME_CHARACTERS_MAX: Final = 200
-_AT_ONCE_MAX: Final = 64 * 1024  # characters or bytes that are encoded in well under a millisecond
-_WINDOW_BYTES: Final = 256 * 1024
-"""What a large upload has under way at a time: what others wait behind.
-
-20 MB take 30 ms so, and 24 with 1 MB at a time; the p99 of others' GETs is 1.2 and up to 2.0 times that of an idle
-server, with processors enough for all.
-"""
-
-_ATTEMPTS_MAX: Final = 5
-_TTL_MS_MAX: Final = 100 * 365 * 86_400_000  # a century: all times stay whole numbers in a double, as Lua has them
-_TOKEN: Final = r"[\w!#$%&'*+.^`|~-]+"  # RFC 9110
-_MEDIA_TYPE: Final = re.compile(rf"(?=.{{1,200}}$){_TOKEN}/{_TOKEN}( *;[ -~]*)?", re.ASCII)
 _PAGE_MAX: Final = 100
-_encode_info: Final = msgspec.msgpack.Encoder().encode
 _decode_info: Final = msgspec.msgpack.Decoder(Pointer).decode
 
 
@@ -103,188 +86,6 @@ def expired(pointer_id: str) -> PointerExpiredError:
 def holder_of(thread_id: str | None) -> str:
     """What stands for a thread, or for a pin by hand, among the pins."""
     return BY_HAND if thread_id is None else "t" + escape(check_id(thread_id, "thread_id"))
-
-
-# offload -------------------------------------------------------------------------------------------------------------
-
-
-def offload(
-    scope: PointerScope,
-    value: Any,
-    *,
-    thread_id: str | None = None,
-    ttl_ms: int | None = None,
-    media_type: str | None = None,
-    name: str | None = None,
-) -> Steps[Pointer]:
-    """Store a value once, and name it.
-
-    Args:
-        value: text, bytes, JSON, a table, or whatever LangGraph can keep in a checkpoint.
-        thread_id: the pointer lives as long as this thread does.
-        ttl_ms: or at least so long. With neither, `settings.ttl_ms`.
-        media_type: instead of what the value looks like.
-        name: for people and models, at most 200 characters; longer ones are cut.
-
-    Raises:
-        TooLargeError, QuotaExceededError: nothing was stored. InvalidRequestError: nothing can store this.
-        ServerFullError, PersistenceError: nothing of it can be seen, and what had been written is freed.
-
-    Redis: 1 round trip up to `batch_bytes`: SETs and FCALL rtmem_v2_pointers_commit. Larger: 1 that claims room, and 1
-        per 256 KB; an equal value that is there already is not sent again (2).
-    """
-    settings = scope.settings
-    if ttl_ms is not None and (type(ttl_ms) is not int or not 0 < ttl_ms <= _TTL_MS_MAX):
-        raise InvalidRequestError(f"ttl_ms is {_shown(ttl_ms)}: from 1 to {_TTL_MS_MAX} milliseconds, or None")
-    if type(name or "") is not str:
-        raise InvalidRequestError(f"name is {_shown(name)}: text, or None")
-    if media_type and not (type(media_type) is str and _MEDIA_TYPE.fullmatch(media_type)):
-        # It is told to models, and is a header where the gateway gives the value out.
-        raise InvalidRequestError(
-            f"media_type is {_shown(media_type)}: one such as 'text/csv', of at most 200 characters"
-        )
-    lifetime_ms = ttl_ms if ttl_ms is not None else min(settings.ttl_ms, _TTL_MS_MAX) if thread_id is None else 0
-    holder = "" if thread_id is None else holder_of(thread_id)
-    encoded = Encoded(
-        value,
-        media_type or "",
-        settings.chunk_bytes,
-        settings.compress_bytes_min,
-        settings.value_bytes_max,
-    )
-    if type(value) in (str, bytes) and len(value) <= _AT_ONCE_MAX:
-        for _ in encoded.fill():
-            pass
-    else:
-        # A table or an array is encoded by its library in one go, most of it without the GIL.
-        yield Compute(encoded.fill(), apart=type(value) not in CUT_BY_US)
-    told = _describe(encoded, printable(cut(name or "", _NAME_CHARACTERS_MAX)), settings.preview_characters_max)
-    return (yield from store(scope, told, encoded, lifetime_ms=lifetime_ms, holder=holder))
-
-
-def _shown(given: object) -> str:
-    return cut_with_mark(repr(given), 40) if isinstance(given, (str, float)) else f"<{type(given).__name__}>"
-
-
-def store(
-    scope: PointerScope, told: Pointer, encoded: Encoded, *, lifetime_ms: int, holder: str, prefix: str = "mp_"
-) -> Steps[Pointer]:
-    """Store an encoded value under a new id that begins with `prefix`. Raises and takes what `offload` does."""
-    settings = scope.settings
-    for _ in range(_ATTEMPTS_MAX):
-        pointer = msgspec.structs.replace(told, id=new_id(prefix))
-        upload = _Upload(scope, pointer, encoded, lifetime_ms, holder)
-        reply = (yield from (upload.small() if encoded.stored_bytes <= settings.batch_bytes else upload.large()))[0]
-        if reply[0] == b"ok":
-            return msgspec.structs.replace(pointer, created_at_ms=int(reply[1]), expires_at_ms=int(reply[2]))
-        if reply[0] == b"quota":
-            raise QuotaExceededError(
-                f"a value of {encoded.stored_bytes} bytes does not fit: the pointers of this scope take "
-                f"{int(reply[1])} of {settings.tenant_bytes_max} bytes; delete some, or raise tenant_bytes_max",
-                used_bytes=int(reply[1]),
-                bytes_max=settings.tenant_bytes_max,
-            )
-    raise RunInProgressError(
-        f"a value of {encoded.stored_bytes} bytes could not be stored in {_ATTEMPTS_MAX} attempts: equal values were "
-        "deleted, or the upload took longer than upload_ttl_ms, each time; try again"
-    )
-
-
-def _describe(encoded: Encoded, name: str, preview_characters_max: int) -> Pointer:
-    lines = 0
-    if encoded.kind in ("text", "json"):
-        lines = encoded.line_ends + (encoded.last[-1:] not in (b"\n", b""))
-    seen = preview(encoded.kind, encoded.media_type, encoded.value, preview_characters_max, lines)
-    return Pointer(
-        id="",
-        kind=encoded.kind,
-        media_type=encoded.media_type,
-        bytes=encoded.bytes,
-        tokens=estimate_tokens(encoded.kind, encoded.bytes),
-        characters=encoded.characters,
-        lines=lines,
-        items=seen.items,
-        shape=printable(seen.shape),
-        head=printable(seen.head),
-        tail=printable(seen.tail),
-        name=name,
-        hash=encoded.hash.hex(),
-    )
-
-
-@dataclass(slots=True)
-class _Upload:
-    """Both ways answer a list of one, what the last function replied."""
-
-    scope: PointerScope
-    pointer: Pointer
-    encoded: Encoded
-    lifetime_ms: int
-    holder: str
-
-    def small(self) -> Steps[list[Any]]:
-        """All in one round trip."""
-        return self._commit("new", range(len(self.encoded.chunks)))
-
-    def large(self) -> Steps[list[Any]]:
-        """Room first, then the chunks in batches of which none holds the server, then what makes them visible."""
-        settings, keys, pointer_id = self.scope.settings, self.scope.keys.all, self.pointer.id
-        claim: list[Argument] = [
-            pointer_id,
-            self.encoded.key,
-            len(self.encoded.chunks),
-            self.encoded.stored_bytes,
-            settings.tenant_bytes_max,
-            settings.upload_ttl_ms,
-        ]
-        begun: list[Any] = yield from call("rtmem_v2_pointers_begin", keys, claim)
-        if begun[0] == b"have":
-            return (yield from self._commit("link", range(0)))
-        if begun[0] == b"quota":
-            return [begun]
-        try:
-            *batches, last = self._batches(min(settings.batch_bytes, _WINDOW_BYTES))
-            for batch in batches:
-                part, sets = (pointer_id, batch.start, batch.stop), self._sets(batch)
-                kept = yield from call("rtmem_v2_pointers_settle", keys, part, ahead=sets, lane="large")
-                if not kept:
-                    return [[b"late"]]
-            return (yield from self._commit("claimed", last))
-        except (ServerFullError, PersistenceError):
-            yield from call("rtmem_v2_pointers_abandon", keys, (pointer_id,))
-            raise
-
-    def _batches(self, batch_bytes: int) -> Iterator[range]:
-        begin = size = 0
-        for number, chunk in enumerate(self.encoded.chunks):
-            if size and size + len(chunk) > batch_bytes:
-                yield range(begin, number)
-                begin, size = number, 0
-            size += len(chunk)
-        yield range(begin, len(self.encoded.chunks))
-
-    def _sets(self, numbers: range) -> tuple[Command, ...]:
-        # By plain commands: what goes through Lua is hashed there, 2 ms per MB during which the server does nothing
-        # else. With a time to live, which the function takes away: nothing that is broken off stays for ever.
-        keys, chunks, ttl_ms = self.scope.keys, self.encoded.chunks, 2 * self.scope.settings.upload_ttl_ms
-        return tuple([("SET", keys.chunk(self.pointer.id, at), chunks[at], "PX", ttl_ms) for at in numbers])
-
-    def _commit(self, mode: str, brought: range) -> Steps[list[Any]]:
-        settings = self.scope.settings
-        manifest = b"" if mode == "link" else pack_manifest(self.pointer.id, self.encoded)
-        args: list[Argument] = [
-            mode,
-            self.pointer.id,
-            self.encoded.key,
-            _encode_info(self.pointer),
-            self.lifetime_ms,
-            self.holder,
-            settings.grace_ms,
-            settings.tenant_bytes_max,
-            manifest,
-            brought.start,
-        ]
-        return call_with("rtmem_v2_pointers_commit", self.scope.keys.all, args, ahead=self._sets(brought))
 
 
 # resolve, describe ---------------------------------------------------------------------------------------------------

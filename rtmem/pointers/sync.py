@@ -10,6 +10,7 @@ from rtmem import settings as all_settings
 from rtmem.drivers import SyncDriver
 from rtmem.errors import ConfigError
 from rtmem.operations import pointer_inspection, pointer_lifetimes, pointer_reading, pointers
+from rtmem.operations.pointer_uploads import offload
 from rtmem.pointers.base import Scoped
 from rtmem.records import (
     Matches,
@@ -85,9 +86,9 @@ class Pointers(Scoped):
         media_type: str | None = None,
         name: str | None = None,
     ) -> Pointer:
-        """See operations.pointers.offload."""
+        """See operations.pointer_uploads.offload."""
         return self._driver.run(
-            pointers.offload(self.scope, value, thread_id=thread_id, ttl_ms=ttl_ms, media_type=media_type, name=name)
+            offload(self.scope, value, thread_id=thread_id, ttl_ms=ttl_ms, media_type=media_type, name=name)
         )
 
     def resolve(self, pointer: str | Pointer) -> Any:

@@ -31,8 +31,8 @@ from langgraph.types import Command
 
 from rtmem.agent.offload.counts import Counter
 from rtmem.errors import InvalidRequestError, QuotaExceededError, TooLargeError
-from rtmem.operations import pointers
 from rtmem.operations.pointer_previews import cut, json_head, printable, render
+from rtmem.operations.pointer_uploads import offload
 from rtmem.operations.pointers import PointerScope
 from rtmem.records import Pointer
 from rtmem.steps import Steps
@@ -146,7 +146,7 @@ class Results:
         return {"type": "rtmem_pointer", **msgspec.to_builtins(pointer)}
 
     def _offload(self, value: Any) -> Steps[Pointer]:
-        return (yield from pointers.offload(self.scope, value, thread_id=self.thread_id, name=f"{self.name} result"))
+        return (yield from offload(self.scope, value, thread_id=self.thread_id, name=f"{self.name} result"))
 
 
 def _beginning(value: Any, characters_max: int) -> str:
