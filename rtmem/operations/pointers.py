@@ -1,5 +1,5 @@
 """Pointers that are there: whose they are, read back whole, described, listed. `pointer_uploads.py` makes them,
-`pointer_reading.py` looks into one.
+`pointer_slices.py` and `pointer_reading.py` look into one.
 
 What lies in Redis, and what each step does there, is told in `lua/pointers_v2.lua`.
 """

@@ -9,7 +9,7 @@ from typing import Any, Self
 from rtmem import settings as all_settings
 from rtmem.drivers import AsyncDriver
 from rtmem.errors import ConfigError
-from rtmem.operations import pointer_inspection, pointer_lifetimes, pointer_reading, pointers
+from rtmem.operations import pointer_inspection, pointer_lifetimes, pointer_reading, pointer_slices, pointers
 from rtmem.operations.pointer_uploads import offload
 from rtmem.pointers.base import Scoped
 from rtmem.records import (
@@ -109,9 +109,9 @@ class AsyncPointers(Scoped):
         characters_max: int | None = None,
         continuation: str = "",
     ) -> Slice:
-        """See operations.pointer_reading.slice_value."""
+        """See operations.pointer_slices.slice_value."""
         return await self._driver.run(
-            pointer_reading.slice_value(
+            pointer_slices.slice_value(
                 self.scope, pointer, unit, start, count, characters_max=characters_max, continuation=continuation
             )
         )

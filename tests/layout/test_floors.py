@@ -40,7 +40,7 @@ STRANGERS = {(2, 1)}
 
 # Inside operations/: subjects -> shared moves -> shapes. A module that is not named here is a subject.
 SHARED_MOVES = {
-    *("durability_proof", "pointer_uploads"),
+    *("durability_proof", "pointer_uploads", "pointer_slices"),
     *("pointers", "retrieval", "vector_index", "functions", "text_query", "lexical_guard"),
     *("drafts", "restore", "heads", "places", "sharing", "offloading"),
     *("memory_scope", "memory_search", "memory_queries", "memory_ranking", "memory_state", "memory_drafts"),

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from rtmem.agent.offload.arguments import told_to_model
 from rtmem.agent.offload.counts import Counter
 from rtmem.errors import CorruptRecordError, InvalidRequestError, PointerNotFoundError
-from rtmem.operations import pointer_reading, pointers
+from rtmem.operations import pointer_reading, pointer_slices, pointers
 from rtmem.operations.pointer_previews import printable, reading_unit
 from rtmem.operations.pointers import PointerScope
 from rtmem.records import Slice
@@ -60,7 +60,7 @@ def read(
         if unit is None:
             return f"{pointer} is {told.media_type}, which has no text to read: pass the pointer to a tool."
     room = characters_max - _FRAME_CHARACTERS
-    part = yield from pointer_reading.slice_value(
+    part = yield from pointer_slices.slice_value(
         scope, pointer, unit, start, count or None, characters_max=room, continuation=continuation
     )
     return _framed(*_part(part), part.continuation)
