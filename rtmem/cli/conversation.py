@@ -139,7 +139,7 @@ class Conversation:
             if await self._is_away():
                 yield _LOST
             state = await self.state()
-            for heard in self._rest(state, seen_before):
+            for heard in self._rest(state, seen_before, message_id):
                 yield heard
             if questions := questions_of(state):
                 for question in questions:
@@ -150,7 +150,7 @@ class Conversation:
             arrived = not message_id or message_id in {one.get("id") for one in messages_of(state)}
             if not arrived and (ending.unsent or ending.failure):
                 yield Notice("sending the message once more")
-            elif state.get("next"):
+            elif state.get("next") and not ending.completed:  # what goes on after that is somebody else's turn
                 yield Notice("the answer was cut off, here it is from its beginning")
                 command = _Command("run.start", {"assistant_id": self._assistant_id})
             else:
@@ -214,6 +214,7 @@ class Conversation:
         data = params.get("data") or {}
         if event.get("method") == "lifecycle" and not params.get("namespace"):
             ending.over = data.get("event") in ("completed", "failed", "interrupted")
+            ending.completed = data.get("event") == "completed"
             if data.get("event") == "failed":
                 ending.failure = str(data.get("error") or "the run failed")
                 ending.resumable = bool(data.get("resumable"))
@@ -240,11 +241,19 @@ class Conversation:
         self._shown[message_id] = self._shown.get(message_id, "") + text
         return Words(text)
 
-    def _rest(self, state: Mapping[str, Any], seen_before: set[str]) -> list[Heard]:
-        """What the state holds of this turn's answers and was not shown: the end of a broken stream, or all of it."""
+    def _rest(self, state: Mapping[str, Any], seen_before: set[str], own_id: str) -> list[Heard]:
+        """What the state holds of this turn's answers and was not shown: the end of a broken stream, or all of it.
+
+        A turn that somebody else has had since then is his.
+        """
         rest: list[Heard] = []
+        began = not own_id
         for message in messages_of(state):
             message_id, text = str(message.get("id")), text_of(message)
+            if message.get("type") == "human":
+                if began and message_id not in seen_before:
+                    break
+                began = began or message_id == own_id
             if message.get("type") != "ai" or message_id in seen_before:
                 continue
             shown = self._shown.get(message_id, "")
@@ -307,6 +316,7 @@ class _Ending:
     """How listening to a run ended."""
 
     over: bool = False  # the run said so itself
+    completed: bool = False  # nothing of it was cut off
     unsent: bool = False  # the command may not have arrived
     failure: str = ""
     resumable: bool = False  # it did not fail of itself, and a run without input goes on from there
