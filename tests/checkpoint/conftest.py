@@ -16,7 +16,7 @@ from rtmem.server.binaries import Binaries
 from rtmem.settings import Server
 from tests.checkpoint.colours import Loop, Savers
 
-_SUITE = "test_langgraph_suite.py"
+_SUITE = "checkpoint/test_langgraph_suite.py"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 import redis
@@ -16,33 +11,6 @@ from redis.retry import Retry
 
 from tests.checkpoint.colours import Loop
 from tests.store.colours import AnyStore, Letters, Stores
-
-_SUITE = "store/test_langgraph_suite.py"
-
-SuiteRun = tuple[subprocess.Popen[bytes], Path]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _SUITE in item.nodeid)  # last: it only waits for what runs beside the others
-
-
-@pytest.fixture(scope="session", autouse=True)
-def langgraph_run(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SuiteRun | None]:
-    """LangGraph's tests of stores, if their outcome is asked for: the process, and the file it prints to."""
-    with ExitStack() as stack:
-        run = None
-        if any(_SUITE in item.nodeid for item in request.session.items):
-            printed = tmp_path_factory.mktemp("store-suite") / "printed"
-            out = stack.enter_context(printed.open("wb"))
-            # It takes what the other tests leave of the machine.
-            command = ["nice", "-n", "19", sys.executable, str(Path(__file__).parent / "langgraph_suite")]
-            process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
-            stack.enter_context(process)
-            stack.callback(process.send_signal, signal.SIGINT)  # if it is left at work, it stops its Redis
-            run = (process, printed)
-        yield run
 
 
 @pytest.fixture(scope="session")
