@@ -23,7 +23,7 @@ def verdicts(experiments: list[Experiment]) -> list[Verdict]:
         if experiment.name.startswith("search, hnsw"):
             found += _growth(experiment)
         elif experiment.baseline == RAW and experiment.name.startswith(("put", "search")):
-            found.append(_ratio(experiment))
+            found += _ratios(experiment)
         elif experiment.name == INDEX:
             found += _recall(experiment)
         elif experiment.name == WIRE:
@@ -31,17 +31,25 @@ def verdicts(experiments: list[Experiment]) -> list[Verdict]:
     return found
 
 
-def _ratio(experiment: Experiment) -> Verdict:
-    row = experiment.row(OURS)
+def _ratios(experiment: Experiment) -> list[Verdict]:
+    """To commands that were made beforehand, and to those that are made and decoded in the measured time."""
+    row, serde = experiment.row(OURS), experiment.row(WITH_SERDE)
     peers = [peer for peer in experiment.rows if peer.contender not in _NOT_PEERS and peer.ratio is not None]
     best = min(peers, key=lambda peer: peer.ratio or 0.0, default=None)
-    return Verdict.of(
-        f"{experiment.name}, c={experiment.concurrency}: {OURS} / {RAW}",
-        target=RATIO_MAX,
-        measured=row.ratio if row else None,
-        unit="x",
-        best_other=f"{best.contender} {best.ratio:.2f}" if best else "",
-    )
+    name = f"{experiment.name}, c={experiment.concurrency}: {OURS}"
+    found = [
+        Verdict.of(
+            f"{name} / {RAW}",
+            target=RATIO_MAX,
+            measured=row.ratio if row else None,
+            unit="x",
+            best_other=f"{best.contender} {best.ratio:.2f}" if best else "",
+        )
+    ]
+    if serde is not None:
+        measured = row.ratio / serde.ratio if row and row.ratio and serde.ratio else None
+        found.append(Verdict.of(f"{name} / {WITH_SERDE}", target=RATIO_MAX, measured=measured, unit="x"))
+    return found
 
 
 def _growth(experiment: Experiment) -> list[Verdict]:

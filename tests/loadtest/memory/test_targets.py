@@ -24,6 +24,17 @@ def test_a_ratio_is_judged_beside_the_best_peer() -> None:
     assert verdict.best_other == "RedisVL index 1.60"  # InMemoryStore is a yardstick
 
 
+def test_a_ratio_is_also_judged_to_commands_that_encode_in_the_measured_time() -> None:
+    rows = [
+        Measured(contender="raw", ratio=1.0),
+        Measured(contender="raw+serde", ratio=1.5),
+        Measured(contender="rtmem", ratio=1.8),
+    ]
+    strict, fair = verdicts([experiment("put, one item", rows)])
+    assert (strict.measured, strict.passed) == (1.8, False)
+    assert (fair.measured, fair.passed) == (1.8 / 1.5, True)
+
+
 def test_a_failed_store_has_not_passed() -> None:
     (verdict,) = verdicts([experiment("search", [Measured(contender="rtmem", errors=3, first_error="boom")])])
     assert (verdict.measured, verdict.passed) == (None, False)
