@@ -10,8 +10,9 @@ from rtmem.operations.pointer_continuations import pack, unpack
 QUESTION = ("slice", "mp_x", "lines", 0, None)
 
 
-@given(st.lists(st.integers(-1, 2**53 - 1), min_size=1, max_size=3))
-def test_positions_come_back(positions: list[int]) -> None:
+@given(st.integers(0, 2**53 - 1), st.lists(st.integers(-1, 2**53 - 1), max_size=2))
+def test_positions_come_back(first: int, others: list[int]) -> None:
+    positions = [first, *others]  # where to go on, and bounds: of these only, -1 stands for none
     assert unpack(QUESTION, pack(QUESTION, positions), len(positions)) == tuple(positions)
 
 
