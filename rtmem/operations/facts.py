@@ -7,7 +7,7 @@ Nothing that was believed is overwritten by something else: `update` ends the ol
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -18,7 +18,7 @@ from rtmem.errors import (
     InvalidRequestError,
 )
 from rtmem.keys import check_id
-from rtmem.operations import memory_queries, vector_index
+from rtmem.operations import memory_vectors, vector_index
 from rtmem.operations.fact_drafts import Draft, changed, checked_tags, checked_text, sentence
 from rtmem.operations.fact_items import (
     ID,
@@ -29,13 +29,9 @@ from rtmem.operations.fact_items import (
     read_row,
 )
 from rtmem.operations.fact_scope import FactScope, accept_all
-from rtmem.operations.functions import call, calls
-from rtmem.operations.memory_items import updated_us
+from rtmem.operations.functions import call
 from rtmem.records import Fact, FactKind, Scalar
-from rtmem.steps import Batch, Begin, Command, Embed, Steps
-
-_REEMBED_MAX: Final = 64  # texts of so many facts go to the embedder at once
-
+from rtmem.steps import Batch, Begin, Embed, Steps
 
 # Writing -------------------------------------------------------------------------------------------------------------
 
@@ -298,32 +294,18 @@ def reembed(scope: FactScope, limit: int = 1_000) -> Steps[int]:
         limit: how many at most. Call it until it returns 0.
 
     Raises:
-        EmbeddingError: it failed again; what was embedded before it stays so.
+        EmbeddingError: nothing could be embedded. A fact that cannot be, beside others, stays without.
 
     Redis: 2 round trips for each 64 facts.
     """
     if scope.embedder is None:
         raise InvalidRequestError("this memory has no embedder: open it with embedder=...")
-    index, done = scope.index, 0
     clauses = f"@scope:{{{'|'.join(scope.tags())}}}"
-    while done < limit:
-        most = min(limit - done, _REEMBED_MAX)
-        query = memory_queries.unembedded(index, clauses, most)
-        found = yield from memory_queries.find(
-            index, [query], skip=0, take=most, enough=most, refresh=False, with_vectors=False, fields=()
+    return (
+        yield from memory_vectors.reembed(
+            scope.index, clauses, limit, (), lambda row: [scope.serde.loads(row[2])["text"]]
         )
-        texts = tuple(scope.serde.loads(row[2])["text"] for row in found.rows)
-        vectors = yield Embed(texts)
-        commands: list[Command] = []
-        for row, vector in zip(found.rows, vectors, strict=True):
-            head = (index.vector_field, index.fingerprint, index.dims, updated_us(row[4]))
-            blobs = [vector.tobytes()] if vector.any() else []
-            commands.append(("FCALL", "rtmem_v1_memories_embed", 2, row[0], index.alias, *head, *blobs))
-        written = sum((yield from calls(commands)))
-        done += written
-        if not found.has_more or not written:
-            break
-    return done
+    )
 
 
 # Steps that several verbs take ---------------------------------------------------------------------------------------

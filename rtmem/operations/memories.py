@@ -22,7 +22,7 @@ from langgraph.store.base import (
 )
 
 from rtmem.errors import CommandError, EmbeddingError, FunctionMissingError, InvalidRequestError
-from rtmem.operations import memory_queries, vector_index
+from rtmem.operations import memory_queries, memory_vectors, vector_index
 from rtmem.operations.functions import calls
 from rtmem.operations.memory_drafts import item_fields
 from rtmem.operations.memory_items import (
@@ -33,7 +33,6 @@ from rtmem.operations.memory_items import (
     read_item,
     read_paths,
     texts_of,
-    updated_us,
     write_value,
 )
 from rtmem.operations.memory_ranking import hybrid
@@ -42,7 +41,6 @@ from rtmem.operations.memory_search import list_namespaces, search
 from rtmem.operations.text_query import stemmed
 from rtmem.steps import Batch, Command, Embed, Request, Steps
 
-_REEMBED_MAX: Final = 64  # texts of so many items go to the embedder at once
 _TTL_MS_MAX: Final = 10**14  # three thousand years; Redis adds it to the time
 
 Vectors = list[bytes] | None
@@ -269,30 +267,18 @@ def reembed(scope: MemoryScope, limit: int = 1_000) -> Steps[int]:
         limit: how many items at most.
 
     Raises:
-        EmbeddingError: it failed again; what was embedded before it stays so.
+        EmbeddingError: nothing could be embedded. An item that cannot be, beside others, stays without.
 
     Redis: 2 round trips for each 64 items; nobody's ttl is refreshed.
     """
     if scope.embedder is None:
         raise InvalidRequestError("this store has no embedder: open it with index={'embed': ..., 'dims': ...}")
-    done, index = 0, scope.index
-    clauses = memory_queries.scope_clause(scope.principal, ())
-    while done < limit:
-        most = min(limit - done, _REEMBED_MAX)
-        query = memory_queries.unembedded(index, clauses, most)
-        found = yield from memory_queries.find(
-            index, [query], skip=0, take=most, enough=most, refresh=False, with_vectors=False, fields=("ix",)
+    return (
+        yield from memory_vectors.reembed(
+            scope.index,
+            memory_queries.scope_clause(scope.principal, ()),
+            limit,
+            ("ix",),
+            lambda row: texts_of(scope.serde.loads(row[2]), read_paths(row[5]) or scope.fields),
         )
-        texts = [texts_of(scope.serde.loads(row[2]), read_paths(row[5]) or scope.fields) for row in found.rows]
-        asked = tuple(dict.fromkeys(text for each in texts for text in each))
-        vectors = dict(zip(asked, (yield Embed(asked)), strict=True))
-        commands: list[Command] = []
-        for row, each in zip(found.rows, texts, strict=True):
-            head = (index.vector_field, index.fingerprint, index.dims, updated_us(row[4]))
-            blobs = [vectors[text].tobytes() for text in each if vectors[text].any()]
-            commands.append(("FCALL", "rtmem_v1_memories_embed", 2, row[0], index.alias, *head, *blobs))
-        written = sum((yield from calls(commands)))
-        done += written
-        if not found.has_more or not written:
-            break
-    return done
+    )

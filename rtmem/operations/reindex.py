@@ -18,17 +18,16 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-from rtmem.errors import EmbeddingError, EmbeddingUnavailableError, InvalidRequestError, ModuleMissingError
+from rtmem.errors import EmbeddingError, InvalidRequestError, ModuleMissingError
 from rtmem.operations import vector_index
 from rtmem.operations.functions import call, calls
 from rtmem.operations.memory_items import BARE, SEPARATOR, UNEMBEDDED, WHOLE, read_paths, texts_of, updated_us
 from rtmem.operations.memory_state import function_keys, look
+from rtmem.operations.memory_vectors import vectors_apart
 from rtmem.operations.serde import Serde
 from rtmem.operations.vector_index import Index
-from rtmem.steps import Argument, Command, Embed, Steps
+from rtmem.steps import Argument, Command, Steps
 
 Algorithm: TypeAlias = Literal["flat", "hnsw"]
 Phase: TypeAlias = Literal["looking", "clearing", "embedding", "catching up", "tidying", "done"]
@@ -173,21 +172,8 @@ class Reindex:
 
     def _vectors(self, rows: Sequence[list[bytes]]) -> Steps[list[list[bytes] | None]]:
         """The vectors of each item; None where the embedder cannot."""
-        texts = [self._texts(row) for row in rows]
-        try:
-            found = yield from _embedded(tuple(dict.fromkeys(text for each in texts for text in each)))
-        except EmbeddingUnavailableError:
-            raise
-        except EmbeddingError:
-            if len(rows) <= 1:
-                return [None] * len(rows)
-            # One text may be to blame: the others shall not be without vectors for it.
-            results = []
-            for row in rows:
-                results += yield from self._vectors([row])
-            return results
-        # A vector without length has no direction, so nothing is near it.
-        return [[found[text].tobytes() for text in each if found[text].any()] for each in texts]
+        vectors = yield from vectors_apart([self._texts(row) for row in rows])
+        return [None if isinstance(each, EmbeddingError) else each for each in vectors]
 
     def _texts(self, row: list[bytes]) -> list[str]:
         return texts_of(self.serde.loads(row[2]), read_paths(row[3] or None) or self.fields)
@@ -214,9 +200,3 @@ class Reindex:
         if self._cursor == b"0":
             yield from call("rtmem_v1_reindex_tidied", function_keys(index), (self._leftovers or b"",))
             self._enter(then)
-
-
-def _embedded(texts: tuple[str, ...]) -> Steps[dict[str, NDArray[np.float32]]]:
-    if not texts:
-        return {}
-    return dict(zip(texts, (yield Embed(texts)), strict=True))

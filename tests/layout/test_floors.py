@@ -44,6 +44,7 @@ SHARED_MOVES = {
     *("pointers", "retrieval", "vector_index", "functions", "text_query", "lexical_guard"),
     *("drafts", "restore", "heads", "places", "sharing", "offloading"),
     *("memory_scope", "memory_search", "memory_queries", "memory_ranking", "memory_state", "memory_drafts"),
+    "memory_vectors",
     *("fact_scope", "fact_drafts", "fact_filters"),
     *("pointer_lifetimes", "pointer_reading", "pointer_search", "pointer_select", "pointer_inspection"),
 }

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from langgraph.store.base import PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
+from numpy.typing import NDArray
 
 from rtmem.errors import EmbedderMismatchError, EmbeddingError, InvalidRequestError, QueryError
 from rtmem.settings import Store
+from rtmem.steps import TextKind
 from tests.store.colours import AnyStore, Letters, Stores
 
 NS = ("users", "ann")
@@ -158,6 +162,25 @@ def test_where_the_embedder_fails_an_item_is_stored_and_embedded_later(stores: S
         assert all(stores.client.pttl(name) > 0 for name in stores.client.keys("rtmem:m:*:*"))
         store.delete(NS, "key")
         assert stores.client.keys("rtmem:m:*:*") == []
+
+
+def test_a_text_that_cannot_be_embedded_hinders_no_other(stores: Stores) -> None:
+    class Picky(Letters):
+        def embed(self, texts: Sequence[str], what: TextKind = "document") -> NDArray[np.float32]:
+            if any("bad" in text for text in texts):
+                raise ValueError("bad text")
+            return super().embed(texts, what)
+
+    with stores.open(index={"embed": Picky(), "fields": ["text"]}) as store:
+        for batch in range(
+            3
+        ):  # more than go to the embedder at once; the oldest are among those that cannot be embedded
+            store.batch([PutOp(NS, f"{batch}-{n}", {"text": "bad" if n < 3 else "abc"}) for n in range(30)])
+        assert [item.score for item in store.search(NS, query="abc", limit=90)] == [None] * 90
+        assert stores.call(store, "reembed") == 81
+        assert sum(item.score is None for item in store.search(NS, query="abc", limit=90)) == 9
+        with pytest.raises(EmbeddingError, match="bad text"):
+            stores.call(store, "reembed")
 
 
 def test_vectors_of_two_embedders_are_never_mixed(stores: Stores) -> None:
