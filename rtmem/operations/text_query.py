@@ -105,7 +105,7 @@ def _repeats(params: tuple[tuple[str, str], ...]) -> int:
 def _words(text: str) -> list[str]:
     """Words in lower case, without accents, in the compatibility form of Unicode."""
     if text.isascii():
-        found = _ASCII_WORD.findall(text.lower())
+        found = _ASCII_WORD.findall(text.lower().replace("`", "'"))
     else:
         text = _APOSTROPHES.sub("'", unicodedata.normalize("NFKC", text).casefold())
         found = _WORD.findall(unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text))))

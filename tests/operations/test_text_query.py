@@ -277,6 +277,7 @@ def test_a_word_of_a_megabyte_costs_no_more_than_its_beginning() -> None:
 
 
 @few
+@example("it`s")
 @given(st.text(st.characters(max_codepoint=127), max_size=120))
 def test_an_english_text_has_the_same_words_beside_another_language(text: str) -> None:
     assert stemmed(f"{text} я") == f"{stemmed(text)} я".lstrip()
