@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import redis
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
