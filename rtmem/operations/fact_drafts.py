@@ -9,7 +9,7 @@ import msgspec
 
 from rtmem.errors import InvalidRequestError, TooLargeError
 from rtmem.keys import check_id, escape
-from rtmem.operations.fact_items import canonical, content_of, digest_of, id_of, write_properties, write_tags
+from rtmem.operations.fact_items import ID, canonical, content_of, digest_of, id_of, write_properties, write_tags
 from rtmem.operations.fact_scope import FactScope
 from rtmem.operations.memory_items import BARE, SEPARATOR, UNEMBEDDED
 from rtmem.operations.text_query import stemmed
@@ -100,6 +100,8 @@ def _checked(scope: FactScope, fact: Fact) -> Fact:
         raise InvalidRequestError(f"kind is {fact.kind!r:.100}: one of {', '.join(KINDS)}")
     for name in ("key", "thread_id", "message_id", "document", "writer"):
         _encodable(check_id(getattr(fact, name), name), name)
+    if ID.fullmatch(fact.key):
+        raise InvalidRequestError(f"key is {fact.key!r}, which is how ids look: `read` would take it for one")
     for name in ("subject", "predicate"):
         if getattr(fact, name) is not None:
             checked_text(scope, getattr(fact, name), name)
@@ -136,15 +138,16 @@ def _encodable(text: str, what: str) -> str:
 
 
 def checked_tags(scope: FactScope, tags: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(tags, str):
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise InvalidRequestError(f"tags is {tags!r:.100}: a list of strings")
-    found = tuple(dict.fromkeys(tags))
-    if len(found) > scope.settings.tags_max:
-        raise TooLargeError(f"{len(found)} tags, at most {scope.settings.tags_max} are allowed (tags_max in [memory])")
-    for tag in found:
+    given = list(tags)
+    for tag in given:
         if not isinstance(tag, str) or not canonical(tag) or len(tag) > _TAG_CHARACTERS_MAX:
             raise InvalidRequestError(f"a tag is {tag!r:.200}: 1 to {_TAG_CHARACTERS_MAX} characters")
         _encodable(tag, "a tag")
+    found = tuple(dict.fromkeys(given))
+    if len(found) > scope.settings.tags_max:
+        raise TooLargeError(f"{len(found)} tags, at most {scope.settings.tags_max} are allowed (tags_max in [memory])")
     return found
 
 

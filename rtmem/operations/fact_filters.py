@@ -78,8 +78,9 @@ def _kinds(kinds: Iterable[FactKind]) -> list[str]:
 
 
 def _strings(values: Iterable[str], what: str) -> list[str]:
-    found: list[Any] = [] if isinstance(values, str) else list(values)
-    if isinstance(values, str) or not all(isinstance(value, str) for value in found):
+    are_several = isinstance(values, Iterable) and not isinstance(values, str)
+    found: list[Any] = list(values) if are_several else []
+    if not are_several or not all(isinstance(value, str) for value in found):
         raise InvalidRequestError(f"{what} is {values!r:.100}: strings, in a list where there may be several")
     return found
 

@@ -45,7 +45,7 @@ def moment_ms(time: Moment | None, what: str) -> int | None:
     if isinstance(time, datetime):
         if time.tzinfo is None:
             raise InvalidRequestError(f"{what} is {time!r}, which is another moment in every time zone: give it tzinfo")
-        return math.floor(time.timestamp() * 1_000)
+        time = math.floor(time.timestamp() * 1_000)
     if type(time) is not int or not _TIME_MS_MIN <= time <= _TIME_MS_MAX:
         raise InvalidRequestError(f"{what} is {time!r}: an aware datetime, or Unix time in milliseconds")
     return time

@@ -81,6 +81,8 @@ class FactScope:
         """
         if isinstance(labels, str):
             labels = (labels,)
+        if labels is not None and not isinstance(labels, Iterable):
+            raise InvalidRequestError(f"scopes is {labels!r:.100}: a list of user, application or team:NAME")
         tags = list(self.labels) if labels is None else [self.tag(label) for label in labels]
         if not tags:
             raise InvalidRequestError(

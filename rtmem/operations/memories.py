@@ -21,7 +21,7 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from rtmem.errors import CommandError, EmbeddingError, FunctionMissingError, InvalidRequestError
+from rtmem.errors import CommandError, EmbeddingError, FunctionMissingError, InvalidRequestError, QueryError
 from rtmem.operations import memory_queries, memory_vectors, vector_index
 from rtmem.operations.functions import calls
 from rtmem.operations.memory_drafts import item_fields
@@ -61,6 +61,8 @@ def batch(scope: MemoryScope, ops: Iterable[Op]) -> Steps[list[Result]]:
     puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
     for op in asked:
         validate_op_namespace(op)
+        if isinstance(op, SearchOp) and not isinstance(op.query, str | None):
+            raise QueryError(f"query is a {type(op.query).__name__}: a string")
         if isinstance(op, PutOp):
             puts[op.namespace, op.key] = op
         elif not isinstance(op, GetOp | SearchOp | ListNamespacesOp):

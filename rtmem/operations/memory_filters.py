@@ -131,8 +131,10 @@ class Narrowed:
 def narrow(wanted: Filter | None, numbers: Sequence[str]) -> Narrowed:
     """The part of a filter that the index can answer exactly. `numbers` are the paths that it has as NUMERIC.
 
-    Raises QueryError for an unknown operator, wherever it stands.
+    Raises QueryError for what is no filter: no mapping, an unknown operator, $in something that is no list.
     """
+    if wanted is not None and not isinstance(wanted, Mapping):
+        raise QueryError(f"filter is a {type(wanted).__name__}: a mapping, {{'kind': 'said'}}")
     clauses: list[str] = []
     indexed = {as_path(text) for text in numbers}
     whole = True
@@ -160,6 +162,8 @@ def _conditions(wanted: Filter, path: Path) -> Iterator[tuple[Path, str, Any]]:
                     raise QueryError(
                         f"filter on {name!r}: there is no operator {operator!r}: use {', '.join(OPERATORS)}"
                     )
+                if operator == "$in" and not isinstance(operand, list | tuple | set | frozenset):
+                    raise QueryError(f"filter on {name!r}: $in is {operand!r:.100}: a list of what it may be")
                 yield here, operator, operand
         elif condition:
             yield from _conditions(condition, here)
@@ -173,7 +177,7 @@ def _clause(path: Path, operator: str, operand: Any, indexed: set[Path]) -> str 
     if operator in ("$eq", "$ne"):
         tag = equality_tag(path, operand)
         return None if tag is None else f"{'-' if operator == '$ne' else ''}@eq:{{{tag}}}"
-    if operator == "$in" and isinstance(operand, list | tuple | set | frozenset) and operand:
+    if operator == "$in" and operand:
         tags = [equality_tag(path, each) for each in operand]
         return None if None in tags else f"@eq:{{{'|'.join(sorted({tag for tag in tags if tag}))}}}"
     number = as_number(operand)

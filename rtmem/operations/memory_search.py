@@ -152,6 +152,8 @@ def list_namespaces(scope: MemoryScope, op: ListNamespacesOp) -> Steps[list[Name
     Redis: 1 round trip; the server looks at every item below the longest prefix that is asked for without wildcards.
     """
     wanted = Wanted(op.offset, op.limit)
+    if not isinstance(op.max_depth, int | None):
+        raise QueryError(f"max_depth is {op.max_depth!r}: a whole number, or None")
     conditions = op.match_conditions or ()
     known: Sequence[str] = ()
     for condition in conditions:

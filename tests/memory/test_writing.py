@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -200,6 +200,9 @@ def test_what_was_true_for_a_time_can_be_true_once_more(ann: Caller) -> None:
         {"tags": [""]},
         {"tags": ["a" * 129]},
         {"tags": [5]},
+        {"tags": [["a"]]},
+        {"tags": 5},
+        {"key": "mf_" + "a" * 26},
         {"position": "1"},
         {"thread_id": 5},
         {"object": float("inf")},
@@ -208,6 +211,7 @@ def test_what_was_true_for_a_time_can_be_true_once_more(ann: Caller) -> None:
         {"valid_from": datetime(2020, 1, 1)},
         {"valid_from": 1.5},
         {"valid_from": 10**17},
+        {"valid_from": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))},
         {"valid_to": 1_000},
         {"valid_from": 1_000, "valid_to": 1_000},
     ],

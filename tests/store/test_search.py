@@ -122,6 +122,14 @@ def test_what_cannot_be_asked_is_refused(store: AnyStore) -> None:
     for options in ({"limit": -1}, {"offset": -1}, {"limit": 1.5}, {"limit": None}):
         with pytest.raises(QueryError):
             store.search(NS, query="a", **options)  # type: ignore[arg-type]
+    for unusable in ({"n": {"$in": 5}}, {"n": {"$in": "abc"}}, {"n": {"m": {"$in": None}}}, [("n", 1)], "n"):
+        with pytest.raises(QueryError, match="filter"):
+            store.search(NS, filter=unusable)  # type: ignore[arg-type]
+    for query in (5, b"a", ["a"]):
+        with pytest.raises(QueryError, match="query is a"):
+            store.search(NS, query=query)  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="max_depth"):
+        store.list_namespaces(max_depth="1")  # type: ignore[arg-type]
     with pytest.raises(InvalidRequestError, match="index"):
         store.put(NS, "key", {"n": 1}, index="text")  # type: ignore[arg-type]
 
