@@ -132,6 +132,7 @@ class Retrieval(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     importance_weight: Share = 0.05
     half_life_ms: Positive = 90 * 86_400_000  # recency halves in so long
     confidence_min: Share = 0.15  # below it the answer is "nothing known"; depends on embedder and kind of texts
+    relevance_min: Share = 0.05  # of a hit, as a share of the best one's: what has hardly any is no answer
     items_max: Positive = 10
     tokens_max: Positive = 1_000  # of the framed text
 

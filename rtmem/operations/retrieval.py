@@ -178,13 +178,14 @@ def retrieve(
     sure = confidence(question, text, vector, settings)
     if not ranking.places or sure < settings.confidence_min:
         return Retrieved((), known=False, confidence=sure, tokens=0, left_out=0, framing=framing(()))
+    told = sum(relevance >= settings.relevance_min for _, _, relevance, _, _ in ranking.places)
     kept, block = _fitting(
-        ranking,
+        (hit for hit in ranking if hit.signals.relevance >= settings.relevance_min),
         settings.items_max if items_max is None else items_max,
         settings.tokens_max if tokens_max is None else tokens_max,
     )
     tokens = estimate_tokens("text", len(block.encode())) if kept else 0
-    return Retrieved(kept, True, sure, tokens, len(ranking.places) - len(kept), block)
+    return Retrieved(kept, True, sure, tokens, told - len(kept), block)
 
 
 def _fitting(hits: Iterable[Hit], items_max: int, tokens_max: int) -> tuple[tuple[Hit, ...], str]:

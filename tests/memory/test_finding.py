@@ -28,7 +28,7 @@ from rtmem.records import Fact
 from tests.conftest import ServerFactory
 from tests.memory.colours import Caller, Wire, Words, World
 
-EVERYTHING = all_settings.Retrieval(confidence_min=0, items_max=1_000, tokens_max=1_000_000, window=1_000)
+EVERYTHING = all_settings.Retrieval(confidence_min=0, relevance_min=0, items_max=1_000, tokens_max=1_000_000, window=1_000)
 
 
 def texts(found: Any) -> list[str]:
@@ -127,7 +127,7 @@ def test_what_came_later_does_not_crowd_out_what_was_true_then(world: World) -> 
 
 
 def test_neighbours_in_a_thread_lift_each_other(world: World) -> None:
-    settings = all_settings.Retrieval(confidence_min=0, window=50)
+    settings = all_settings.Retrieval(confidence_min=0, relevance_min=0, window=50)
     with world.open(principal="ann", embedder=Words(), retrieval=settings) as ann:
         ann.write("What is your favourite colour?", thread_id="t", position=1)
         ann.write("Green, of course.", thread_id="t", position=2)

@@ -30,7 +30,9 @@ few = examples(
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
-PLAIN = Retrieval(smoothing=0.0, recency_weight=0.0, importance_weight=0.0, relevance_weight=1.0, confidence_min=0.0)
+PLAIN = Retrieval(
+    smoothing=0.0, recency_weight=0.0, importance_weight=0.0, relevance_weight=1.0, confidence_min=0.0, relevance_min=0.0
+)
 
 
 def with_(settings: Retrieval = PLAIN, **changes: Any) -> Retrieval:
@@ -239,6 +241,14 @@ def test_what_is_far_from_the_question_is_not_given() -> None:
     found = retrieve("When does Bob move to Rome?", *far, NOW_MS, settings)
     assert (found.known, found.hits) == (False, ())
     assert 0 < found.confidence < 0.4
+
+
+def test_what_has_hardly_any_of_the_best_ones_relevance_is_not_given() -> None:
+    cosines = {"wifi": 0.5, "router": 0.3, "cat": 0.07, "car": 0.01}
+    found = retrieve("wifi?", listed(wifi=2.0), listed(**cosines), NOW_MS, with_(relevance_min=0.05))
+    assert (order(list(found.hits)), found.left_out) == (["wifi", "router"], 0)
+    everything = retrieve("wifi?", listed(wifi=2.0), listed(**cosines), NOW_MS, PLAIN)
+    assert order(list(everything.hits)) == ["wifi", "router", "cat", "car"]
 
 
 @few
