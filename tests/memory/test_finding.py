@@ -28,7 +28,9 @@ from rtmem.records import Fact
 from tests.conftest import ServerFactory
 from tests.memory.colours import Caller, Wire, Words, World
 
-EVERYTHING = all_settings.Retrieval(confidence_min=0, relevance_min=0, items_max=1_000, tokens_max=1_000_000, window=1_000)
+EVERYTHING = all_settings.Retrieval(
+    confidence_min=0, relevance_min=0, items_max=1_000, tokens_max=1_000_000, window=1_000
+)
 
 
 def texts(found: Any) -> list[str]:

@@ -31,7 +31,12 @@ few = examples(
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
 PLAIN = Retrieval(
-    smoothing=0.0, recency_weight=0.0, importance_weight=0.0, relevance_weight=1.0, confidence_min=0.0, relevance_min=0.0
+    smoothing=0.0,
+    recency_weight=0.0,
+    importance_weight=0.0,
+    relevance_weight=1.0,
+    confidence_min=0.0,
+    relevance_min=0.0,
 )
 
 
