@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from rtmem.agent.recall import Recall
+    from rtmem.pointers import AsyncPointers
 
 SERVED: Final = "__rtmem_served"
 """In `configurable` of a run. Names that begin so are never a client's to set, and no checkpoint keeps them."""
@@ -15,10 +16,11 @@ SERVED: Final = "__rtmem_served"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Who was authenticated, and what he may remember with."""
+    """Who was authenticated, what he may remember with, and where his large values are kept."""
 
     principal: str
     recall: Callable[[], Recall]  # the gateway's own memory, bound to that principal
+    pointers: AsyncPointers | None = None  # the gateway's own, bound to that principal; None: it keeps none
 
 
 class _Expectations:

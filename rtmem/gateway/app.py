@@ -71,7 +71,7 @@ class Gateway:
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
-            self.runs = Runs(self._graphs, self._saver, self.settings, tasks, self.memories)
+            self.runs = Runs(self._graphs, self._saver, self.settings, tasks, self.memories, self.pointers)
             tasks.start_soon(self._sweeper.run, name="pointer sweeper")
             yield
             await self.runs.drain()

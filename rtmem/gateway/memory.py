@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
@@ -16,7 +15,6 @@ from langgraph.store.base import BaseStore, Op, Result, TTLConfig
 
 from rtmem import embedding
 from rtmem import settings as settings_
-from rtmem.agent.served import Served
 from rtmem.agent.turn import Graph
 from rtmem.drivers import AsyncDriver
 from rtmem.errors import WrongColourError
@@ -47,10 +45,6 @@ class Memories:
         self._embedder_is_known = False
         self._recall: Recall | None = None
         self._store: AsyncRedisStore | None = None
-
-    def served(self, principal: str) -> Served:
-        """For the runs of a principal."""
-        return Served(principal, partial(self.recall, principal))
 
     def recall(self, principal: str) -> Recall:
         """The memory of a principal; its `prefetch` takes partial transcripts from who has them."""

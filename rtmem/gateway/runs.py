@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import anyio
@@ -37,6 +38,7 @@ from rtmem.gateway.durability import CONFIG_KEY, Promise, Prover, ack_of
 from rtmem.gateway.memory import Memories
 from rtmem.gateway.protocol import InputRespondParams, RunStartParams
 from rtmem.gateway.threads import LiveThread, Run
+from rtmem.pointers import AsyncPointers
 from rtmem.records import TurnEvent
 from rtmem.settings import Ack, Gateway
 
@@ -69,10 +71,17 @@ class Runs:
     """The graphs that are served, and the runs at work."""
 
     def __init__(
-        self, graphs: Mapping[str, Graph], saver: Saver, settings: Gateway, tasks: TaskGroup, memories: Memories
+        self,
+        graphs: Mapping[str, Graph],
+        saver: Saver,
+        settings: Gateway,
+        tasks: TaskGroup,
+        memories: Memories,
+        pointers: AsyncPointers,
     ) -> None:
         self._graphs = graphs
         self._memories = memories
+        self._pointers = pointers
         self._savers = {name: _restricted(saver, graph) for name, graph in graphs.items()}
         self._settings = settings
         self._tasks = tasks
@@ -210,7 +219,8 @@ class Runs:
     ) -> Run:
         graph = self._graph(thread.principal, assistant_id)
         run = Run(str(uuid.uuid4()), assistant_id)
-        served = self._memories.served(thread.principal)
+        principal = thread.principal
+        served = Served(principal, partial(self._memories.recall, principal), self._pointers.bind(principal))
         config, ack = _run_config(thread, run, client_config, metadata, self._settings.turn_durability, served)
         promise = await Promise.give(self._savers[assistant_id], ack)
         if self._draining:

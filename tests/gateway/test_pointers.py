@@ -10,15 +10,21 @@ from typing import Annotated, Any, TypedDict
 import httpx
 import pytest
 import redis
+from langchain.agents import create_agent
 from langgraph.graph import END, START, StateGraph
 from langgraph_sdk import get_client
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosedError
 
+from rtmem.agent import ByPointer, PointerMiddleware
 from rtmem.checkpoint import AsyncRedisSaver
 from rtmem.drivers import AsyncDriver
-from rtmem.settings import Checkpoint, Pointers
+from rtmem.pointers import AsyncPointers
+from rtmem.pointers import Pointers as BlockingPointers
+from rtmem.settings import Checkpoint, Pointers, Redis
+from tests.agent.offload.worlds import Scripted, call, last_result, pointer_in
 from tests.gateway.conftest import Served, ServeGateway
+from tests.gateway.raw import raw_client
 
 pytestmark = pytest.mark.anyio
 
@@ -311,3 +317,84 @@ async def test_a_graphs_oversized_values_lie_at_pointers_behind_the_gateway_too(
             assert redis_client.hget("rtmem:p:{alice/}:h", "values") is not None
             values = (await client.get("/threads/t/state")).json()["values"]
             assert values == output
+
+
+# Agents --------------------------------------------------------------------------------------------------------------
+
+
+def find() -> list[dict[str, int]]:
+    """Find the user's rows."""
+    return [{"id": number} for number in range(5_000)]
+
+
+async def count(rows: Annotated[list[dict[str, int]], ByPointer]) -> int:
+    """Count rows."""
+    return len(rows)
+
+
+def agent_of(middleware: PointerMiddleware) -> tuple[Any, list[str]]:
+    """An agent that finds rows for whoever comes first; the next one passes on that pointer. And what was answered."""
+    ids: list[str] = []
+    answers: list[str] = []
+
+    def first(messages: Any) -> dict[str, dict[str, Any]]:
+        ids.append(pointer_in(last_result(messages).content))
+        return {"count": {"rows": ids[0]}}
+
+    def heard(messages: Any) -> str:
+        answers.append(str(last_result(messages).content))
+        return "done"
+
+    def heard_and_read(messages: Any) -> dict[str, dict[str, Any]]:
+        heard(messages)
+        return {"read_pointer": {"pointer": ids[0]}}
+
+    turns = [
+        *(call(find={}), first, heard_and_read, heard),
+        *(lambda _: {"count": {"rows": ids[0]}}, heard_and_read, heard),
+    ]
+    return create_agent(Scripted(turns=turns), [find, count], middleware=[middleware]), answers
+
+
+@pytest.mark.parametrize("given", ["none", "awaiting", "blocking"])
+async def test_pointers_of_an_agent_are_those_of_whoever_is_authenticated(
+    serve_gateway: ServeGateway, redis_url: str, given: str
+) -> None:
+    patient = Redis(deadline_ms=60_000)
+    pointers: Any = None
+    if given != "none":
+        kind = AsyncPointers if given == "awaiting" else BlockingPointers
+        pointers = kind(redis_url, principal="developer", redis=patient)
+    agent, answers = agent_of(PointerMiddleware(pointers) if pointers is not None else PointerMiddleware())
+    async with serve_gateway(graphs={"agent": agent}) as served:
+        for token in ("token-of-alice", "token-of-bob"):
+            async with raw_client(served.ws_url, f"thread-with-{token}", token=token) as client:
+                await client.subscribe(["lifecycle"])
+                await client.start("agent", "go")
+                assert (await client.until_end())["event"] == "completed"
+        assert answers[0] == "5000"
+        assert answers[1].startswith("items 0-")
+        assert ["There is no pointer" in answer for answer in answers[2:]] == [True, True]
+        kept = {}
+        for principal in ("alice", "bob", "developer"):
+            page = await served.gateway.pointers.bind(principal).list()
+            kept[principal] = len(page.pointers)
+        # Pinned to the thread that the tool was called in, of the same principal.
+        assert kept == {"alice": 1, "bob": 0, "developer": 0}
+        alices = served.gateway.pointers.bind("alice")
+        assert len((await alices.list("thread-with-token-of-alice")).pointers) == 1
+    if given == "awaiting":
+        await pointers.aclose()
+    elif given == "blocking":
+        pointers.close()
+
+
+async def test_how_long_a_result_may_be_behind_a_gateway_is_what_its_settings_say(serve_gateway: ServeGateway) -> None:
+    agent, answers = agent_of(PointerMiddleware())
+    longest = {"pointers": Pointers(inline_characters_max=600, compute_ms_max=60_000)}
+    async with serve_gateway(graphs={"agent": agent}, sections=longest) as served:
+        async with raw_client(served.ws_url, "t") as client:
+            await client.subscribe(["lifecycle"])
+            await client.start("agent", "go")
+            await client.until_end()
+    assert len(answers[1]) <= 600

@@ -10,6 +10,9 @@ or, in a graph of your own, without LangChain's agents:
 A tool takes values by pointer where it says so: `def plot(rows: Annotated[list[dict], ByPointer])`. The model passes
 the pointer, the tool gets the rows, and no token is spent on them.
 
+Behind `rtmem serve` leave `pointers` out: each run has the gateway's, bound to whoever was authenticated. Those that
+you give are bound to him too.
+
 What the model reads instead of a large result is made of the value alone: the same value gives the same text, but for
 the id. Each result has an id of its own, also if an equal one is there already (the value is stored once): an id that
 came back for equal content would end with the life of the first. The text is written into the conversation once and

@@ -22,12 +22,17 @@ class PointerMiddleware(AgentMiddleware[Any, Any, Any]):
 
         agent = create_agent(model, [search, plot], middleware=[PointerMiddleware(pointers)])
 
-    Arguments marked with `ByPointer` are resolved. Brings the tools of `ToolPointers`, whose options it takes. What
-    other middleware returns instead of calling a tool is left as it is.
+    Without `pointers`: those of the gateway that serves the agent. Whichever they are, behind a gateway they are those
+    of whoever is authenticated there. Arguments marked with `ByPointer` are resolved. Brings the tools of
+    `ToolPointers`, whose options it takes. What other middleware returns instead of calling a tool is left as it is.
     """
 
     def __init__(
-        self, pointers: AnyPointers, *, characters_max: int | None = None, tools: Collection[str] = MODEL_TOOLS
+        self,
+        pointers: AnyPointers | None = None,
+        *,
+        characters_max: int | None = None,
+        tools: Collection[str] = MODEL_TOOLS,
     ) -> None:
         super().__init__()
         self._edge = ToolPointers(pointers, characters_max=characters_max, tools=tools)

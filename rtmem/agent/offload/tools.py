@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, get_args, get_type_hints
 
@@ -16,6 +16,7 @@ from rtmem.agent.offload import reading
 from rtmem.agent.offload.arguments import Arguments, PointerArgumentError, taking_pointers
 from rtmem.agent.offload.counts import Counter, PointerCounts
 from rtmem.agent.offload.results import Results
+from rtmem.agent.served import SERVED, Served
 from rtmem.errors import ConfigError, WrongColourError
 from rtmem.operations.pointer_previews import MODEL_TOOLS
 from rtmem.pointers import AsyncPointers, Pointers
@@ -32,26 +33,36 @@ class ToolPointers:
     """Wraps tools so that large results become pointers and pointers become values, and lets a model look into them.
 
     One object serves any number of agents, threads and runs. What it offloads is pinned to the thread_id of the run's
-    config, and belongs to the principal that is bound in `pointers`, whatever the config says. `Pointers` serve
-    blocking and awaiting runs (these through a thread), `AsyncPointers` only awaiting ones.
+    config, and belongs to the principal that is bound in `pointers`, whatever the config says; behind a gateway to who
+    was authenticated there. `Pointers` serve blocking and awaiting runs (these through a thread), `AsyncPointers` only
+    awaiting ones.
 
     Args:
-        pointers: whose they are, and where.
-        characters_max: a longer result becomes a pointer; `inline_characters_max` of the settings of `pointers`. An
+        pointers: whose they are, and where. None: those of the gateway that serves the agent (`rtmem serve`).
+        characters_max: a longer result becomes a pointer; `inline_characters_max` of the settings of the pointers. An
             answer of the tools for the model is no longer either.
         tools: which tools the model gets: "read_pointer", "search_pointer", "select_pointer".
     """
 
     def __init__(
-        self, pointers: AnyPointers, *, characters_max: int | None = None, tools: Collection[str] = MODEL_TOOLS
+        self,
+        pointers: AnyPointers | None = None,
+        *,
+        characters_max: int | None = None,
+        tools: Collection[str] = MODEL_TOOLS,
     ) -> None:
+        if pointers is not None and not isinstance(pointers, Pointers | AsyncPointers):
+            raise ConfigError(
+                f"pointers is a {type(pointers).__name__}: give Pointers or AsyncPointers, or nothing behind "
+                "`rtmem serve`, which brings those of whoever is authenticated"
+            )
         unknown = sorted(set(tools) - set(MODEL_TOOLS))
         if unknown:
             raise ConfigError(f"no tool {unknown[0]!r} for a model: there are {', '.join(MODEL_TOOLS)}")
         if characters_max is not None and characters_max < 500:
             raise ConfigError(f"characters_max is {characters_max}: at least 500, as a preview is about as long")
         self.pointers = pointers
-        self.characters_max = characters_max or pointers.settings.inline_characters_max
+        self._characters_max = characters_max
         self._counter = Counter()
         self._names = tuple(name for name in MODEL_TOOLS if name in tools)
         self.tools: list[BaseTool] = [self._reading_tool(name) for name in self._names]
@@ -91,37 +102,51 @@ class ToolPointers:
             }
         )
 
-    def run(self, steps: Steps[R]) -> R:
-        """Run steps, blocking. Raises WrongColourError with AsyncPointers."""
-        self.check_blocking()
-        assert isinstance(self.pointers, Pointers), self.pointers
-        return self.pointers.run(steps)
+    def of_run(self) -> AnyPointers:
+        """The pointers of the run at work, for its principal.
 
-    async def arun(self, steps: Steps[R]) -> R:
-        """Run steps, awaiting; blocking pointers work in a thread."""
-        if isinstance(self.pointers, AsyncPointers):
-            return await self.pointers.run(steps)
-        return await run_in_executor(None, self.pointers.run, steps)
+        Behind a gateway that is who was authenticated, whoever `pointers` was made for.
 
-    def check_blocking(self) -> None:
-        """Raises WrongColourError with AsyncPointers."""
-        if isinstance(self.pointers, AsyncPointers):
+        Raises:
+            ConfigError: made without pointers, and the run is behind no gateway.
+        """
+        served = _configurable().get(SERVED)
+        if self.pointers is not None:
+            return self.pointers.bind(served.principal) if isinstance(served, Served) else self.pointers
+        if not isinstance(served, Served) or served.pointers is None:
+            raise ConfigError(
+                "this agent has no pointers: make it with PointerMiddleware(pointers), or serve it with `rtmem serve`, "
+                "which brings those of whoever is authenticated"
+            )
+        return served.pointers
+
+    def blocking_of_run(self) -> Pointers:
+        """The same for a blocking run. Raises WrongColourError for AsyncPointers."""
+        pointers = self.of_run()
+        if isinstance(pointers, AsyncPointers):
             raise WrongColourError(
                 "a blocking run (invoke, stream) with AsyncPointers: use ainvoke or astream, or build it with "
                 "Pointers, which serve both"
             )
+        return pointers
+
+    def characters_max(self, pointers: AnyPointers) -> int:
+        """The longest result that stays in the conversation."""
+        return self._characters_max or pointers.settings.inline_characters_max
 
     def _reading_tool(self, name: str) -> BaseTool:
         _, schema, description = reading.TOOLS[name]
 
-        def answered(arguments: dict[str, Any]) -> Steps[str]:
-            return reading.answered(name, self.pointers.scope, self.characters_max, self._counter, arguments)
+        def answered(pointers: AnyPointers, arguments: dict[str, Any]) -> Steps[str]:
+            return reading.answered(name, pointers.scope, self.characters_max(pointers), self._counter, arguments)
 
         def blocking(**arguments: Any) -> str:
-            return self.run(answered(arguments))
+            pointers = self.blocking_of_run()
+            return pointers.run(answered(pointers, arguments))
 
         async def awaiting(**arguments: Any) -> str:
-            return await self.arun(answered(arguments))
+            pointers = self.of_run()
+            return await _arun(pointers, answered(pointers, arguments))
 
         return StructuredTool(
             name=name,
@@ -132,6 +157,13 @@ class ToolPointers:
             handle_tool_error=True,
             metadata={_MARK: True},
         )
+
+
+async def _arun(pointers: AnyPointers, steps: Steps[R]) -> R:
+    """Run steps, awaiting; blocking pointers work in a thread."""
+    if isinstance(pointers, AsyncPointers):
+        return await pointers.run(steps)
+    return await run_in_executor(None, pointers.run, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +178,18 @@ class _Call:
     def blocking(self, function: Function) -> Function:
         @functools.wraps(function)
         def run(*args: Any, **given: Any) -> Any:
-            self.edge.check_blocking()  # before the tool does anything
-            given = self.edge.run(self._resolved(given))
-            return self.edge.run(self._replaced(function(*args, **given)))
+            pointers = self.edge.blocking_of_run()  # before the tool does anything
+            given = pointers.run(self._resolved(pointers, given))
+            return pointers.run(self._replaced(pointers, function(*args, **given)))
 
         return run
 
     def awaiting(self, function: Callable[..., Awaitable[Any]]) -> Function:
         @functools.wraps(function)
         async def run(*args: Any, **given: Any) -> Any:
-            given = await self.edge.arun(self._resolved(given))
-            return await self.edge.arun(self._replaced(await function(*args, **given)))
+            pointers = self.edge.of_run()
+            given = await _arun(pointers, self._resolved(pointers, given))
+            return await _arun(pointers, self._replaced(pointers, await function(*args, **given)))
 
         return run
 
@@ -165,20 +198,21 @@ class _Call:
 
         @functools.wraps(function)
         async def run(*args: Any, **given: Any) -> Any:
-            given = await self.edge.arun(self._resolved(given))
+            pointers = self.edge.of_run()
+            given = await _arun(pointers, self._resolved(pointers, given))
             result = await run_in_executor(None, functools.partial(function, *args, **given))
-            return await self.edge.arun(self._replaced(result))
+            return await _arun(pointers, self._replaced(pointers, result))
 
         return run
 
-    def _resolved(self, given: dict[str, Any]) -> Steps[dict[str, Any]]:
-        return self.arguments.resolved(self.edge.pointers.scope, self.edge._counter, given)
+    def _resolved(self, pointers: AnyPointers, given: dict[str, Any]) -> Steps[dict[str, Any]]:
+        return self.arguments.resolved(pointers.scope, self.edge._counter, given)
 
-    def _replaced(self, result: Any) -> Steps[Any]:
+    def _replaced(self, pointers: AnyPointers, result: Any) -> Steps[Any]:
         results = Results(
-            scope=self.edge.pointers.scope,
+            scope=pointers.scope,
             counter=self.edge._counter,
-            characters_max=self.edge.characters_max,
+            characters_max=self.edge.characters_max(pointers),
             tools=self.edge._names,
             name=self.name,
             thread_id=_thread_id(),
@@ -188,8 +222,12 @@ class _Call:
 
 def _thread_id() -> str | None:
     """The thread of the run that this tool was called in."""
-    thread_id = ensure_config().get("configurable", {}).get("thread_id")
+    thread_id = _configurable().get("thread_id")
     return None if thread_id is None else str(thread_id)
+
+
+def _configurable() -> Mapping[str, Any]:
+    return ensure_config().get("configurable") or {}
 
 
 def _made_of_functions(tool: BaseTool) -> StructuredTool | Tool:

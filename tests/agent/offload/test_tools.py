@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, Tool
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
 
-from rtmem.agent import ByPointer, ToolPointers
+from rtmem.agent import ByPointer, PointerMiddleware, ToolPointers
 from rtmem.errors import ConfigError, ServerUnavailableError, WrongColourError
 from rtmem.pointers import AsyncPointers, Pointers
 from rtmem.settings import Redis
@@ -207,3 +207,15 @@ def test_what_was_kept_out_is_counted(world: World) -> None:
             counts.tokens_kept_out == counts.bytes_kept_out // 4
             or abs(counts.tokens_kept_out - counts.bytes_kept_out / 4) <= 1
         )
+
+
+def test_without_pointers_and_behind_no_gateway_it_is_said_what_to_do(world: World) -> None:
+    with pytest.raises(ConfigError, match=r"PointerMiddleware\(pointers\).*rtmem serve"):
+        world.call(ToolPointers().wrap(async_log if world.awaiting else sync_log), {"query": "a"})
+
+
+@pytest.mark.parametrize("wrong", ["ann", Pointers, object()])
+def test_what_are_no_pointers_is_refused_at_once(wrong: Any) -> None:
+    for make in (ToolPointers, PointerMiddleware):
+        with pytest.raises(ConfigError, match="give Pointers or AsyncPointers"):
+            make(wrong)
