@@ -9,7 +9,16 @@ import msgspec
 
 from rtmem.errors import InvalidRequestError, TooLargeError
 from rtmem.keys import check_id, escape
-from rtmem.operations.fact_items import ID, canonical, content_of, digest_of, id_of, write_properties, write_tags
+from rtmem.operations.fact_items import (
+    ID,
+    canonical,
+    content_of,
+    digest_of,
+    id_of,
+    moment_ms,
+    write_properties,
+    write_tags,
+)
 from rtmem.operations.fact_scope import FactScope
 from rtmem.operations.memory_items import BARE, SEPARATOR, UNEMBEDDED
 from rtmem.operations.text_query import stemmed
@@ -31,6 +40,10 @@ class Draft:
         self._scope = scope
         owner = scope.owner(fact.scope)
         self.fact = scope.policy(_checked(scope, fact), scope.principal)
+        if not isinstance(self.fact, Fact):
+            raise InvalidRequestError(
+                f"the write policy returned a {type(self.fact).__name__}: the fact, or raise WriteRefusedError"
+            )
         if self.fact is not fact:
             self.fact = _checked(scope, msgspec.structs.replace(self.fact, scope=fact.scope, key=fact.key))
         self._id = id_of(owner, self.fact)
@@ -107,6 +120,9 @@ def _checked(scope: FactScope, fact: Fact) -> Fact:
             checked_text(scope, getattr(fact, name), name)
     if isinstance(fact.object, str):
         checked_text(scope, fact.object, "object")
+    checked_tags(scope, fact.tags)
+    moment_ms(fact.valid_from_ms, "valid_from")
+    moment_ms(fact.valid_to_ms, "valid_to")
     importance: Any = fact.importance
     if isinstance(importance, bool) or not isinstance(importance, int | float) or not 0 <= importance <= 1:
         raise InvalidRequestError(f"importance is {importance!r:.100}: from 0 to 1")

@@ -117,6 +117,7 @@ def test_what_is_asked_for_wrongly_is_answered_with_the_next_step(memory: Shell)
         (1, "rtmem memory list --ended", ("show", "mf_nothing")),
         (2, "needs quotes of its own", ("add", "--key", "k", "--value", "{x")),
         (2, "a date or a time such as", ("list", "--as-of", "yesterday")),
+        (2, "cannot contain periods", ("list", "--items", "a.b")),
         (2, "no export of memory", ("import", __file__)),
     ):
         done = memory(*arguments)

@@ -309,11 +309,22 @@ def test_what_a_policy_returns_is_checked_and_stays_in_its_scope(world: World) -
     with world.open(principal=whose, policy=policy) as ann:
         fact = ann.write("Rome", to="team:blue", key="city")
         assert (fact.text, fact.scope, fact.key) == ("fine", "team:blue", "city")
-        for wrong in ({"text": ""}, {"text": "x" * 9_000}, {"text": "x", "kind": "opinion"}):
+        for wrong in (
+            {"text": ""},
+            {"text": "x" * 9_000},
+            {"text": "x", "kind": "opinion"},
+            {"text": "x", "tags": (5,)},
+            {"text": "x", "tags": ("a" * 129,)},
+            {"text": "x", "tags": tuple(map(str, range(100)))},
+            {"text": "x", "valid_to_ms": "later"},
+        ):
             changed = wrong
             with pytest.raises(InvalidRequestError):
                 ann.write("Rome")
         assert ann.query(ended=True).facts == (fact,)
+    with world.open(principal=whose, policy=lambda fact, principal: None) as ann:
+        with pytest.raises(InvalidRequestError, match="returned a NoneType"):
+            ann.write("Rome")
 
 
 def test_encrypted_facts_keep_their_identity(world: World) -> None:

@@ -86,6 +86,8 @@ def list_(
 
 
 def _list_items(memory: Memory, place: Place, namespace: str, limit: int, after: str, *, as_json: bool) -> None:
+    from langgraph.store.base import InvalidNamespaceError
+
     from rtmem.store import RedisStore
 
     if after and not after.isdecimal():
@@ -93,7 +95,10 @@ def _list_items(memory: Memory, place: Place, namespace: str, limit: int, after:
     store = RedisStore(driver=memory.driver, principal=memory.principal.user, settings=place.settings().store)
     labels = tuple(label for label in namespace.split("/") if label)
     skipped = int(after or 0)
-    found = store.search(labels, limit=limit + 1, offset=skipped, refresh_ttl=False)
+    try:
+        found = store.search(labels, limit=limit + 1, offset=skipped, refresh_ttl=False)
+    except InvalidNamespaceError as exc:
+        raise typer.BadParameter(str(exc), param_hint="--items") from exc
     for item in found[:limit]:
         if as_json:
             typer.echo(msgspec.json.encode(item.dict(), enc_hook=str).decode())
