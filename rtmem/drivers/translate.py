@@ -44,7 +44,8 @@ _BY_CODE: dict[str, tuple[type[RtmemError], str]] = {
     "RTMEM_DELETED": (errors.ThreadDeletedError, "start a new run"),
     "RTMEM_EMBEDDER": (
         errors.EmbedderMismatchError,
-        "open the store with that embedder, or embed everything anew with `rtmem memory reindex`",
+        "to use what is there, set `[embedding] model` (RTMEM_EMBEDDING__MODEL) to that name, or open it with that "
+        "embedder; to change it for everybody, `rtmem memory reindex`",
     ),
     "RTMEM_REINDEX": (errors.StaleWriterError, "run `rtmem memory reindex` again if it is still wanted"),
     "RTMEM_CORRUPT": (errors.CorruptRecordError, "run `rtmem doctor threads` for the details"),

@@ -54,6 +54,12 @@ class CachingEmbedder:
         return self.embedder.name
 
     @property
+    def setting(self) -> str:
+        """What [embedding] model calls it; empty for one that no setting names."""
+        found: str = getattr(self.embedder, "setting", "")
+        return found
+
+    @property
     def fingerprint(self) -> str:
         """See steps.Embedder."""
         return self.embedder.fingerprint

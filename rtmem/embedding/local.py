@@ -29,6 +29,7 @@ class LocalEmbedder(InProcess):
     """MiniLM in this process: 384 dims, about 5 ms of CPU for a short query. Extra `embedding`."""
 
     name = "all-MiniLM-L6-v2 int8"
+    setting = "local"
     fingerprint = f"minilm-l6-v2:int8:{_MODEL_BLAKE3[:8]}:{_TOKENIZER_BLAKE3[:8]}:mean:{TOKENS_MAX}-tokens:384"
     dims = 384
 

@@ -38,6 +38,7 @@ class MultilingualEmbedder(InProcess):
     """
 
     name = "multilingual-e5-small 4 bit"
+    setting = "multilingual"
     fingerprint = f"multilingual-e5-small:q4:{_MODEL_BLAKE3[:8]}:query-passage:{TOKENS_MAX}-tokens:384"
     dims = 384
 

@@ -75,6 +75,7 @@ class RemoteEmbedder:
                 "index is made before the first text is sent"
             )
         self.name = f"{model} at {httpx.URL(settings.base_url).host}"
+        self.setting = f"remote:{model}"
         self.dims = settings.dims
         self.fingerprint = msgspec.json.encode(
             ("remote", settings.base_url, model, settings.document_prefix, settings.query_prefix, settings.dims)

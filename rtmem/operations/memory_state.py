@@ -51,6 +51,8 @@ class MemoryState:
     next_index: IndexReport | None
     has_leftovers: bool  # vectors of an embedder of before
     again: int  # documents that were written during a reindex
+    embedder: str = ""  # name of the one with `fingerprint`; empty for data of before names were kept
+    next_embedder: str = ""
 
     @property
     def algorithm(self) -> str:
@@ -64,7 +66,7 @@ def look(index: Index) -> Steps[MemoryState]:
     fingerprint, dims, name, _, next_fingerprint, leftovers = (each.decode() for each in reply[:6])
     return MemoryState(
         fingerprint, int(dims or 0), name, _report(reply[7]), next_fingerprint, _report(reply[8]), bool(leftovers),
-        reply[6],
+        reply[6], reply[9].decode(), reply[10].decode(),
     )  # fmt: skip
 
 

@@ -123,7 +123,7 @@ class Reindex:
         create = vector_index.create_words(
             Index(index.keys, made, index.embedder), () if current is None else current.fields
         )
-        head: list[Argument] = [index.fingerprint, index.dims, chosen, index.vector_field]
+        head: list[Argument] = [index.fingerprint, index.dims, chosen, index.vector_field, index.embedder_name]
         reply = yield from call("rtmem_v1_reindex_begin", function_keys(index), [*head, *create])
         if reply == b"no engine":
             raise ModuleMissingError(vector_index.NO_ENGINE)

@@ -74,6 +74,14 @@ class Index:
         return "" if self.embedder is None else short(self.embedder.fingerprint)
 
     @property
+    def embedder_name(self) -> str:
+        """Whose vectors it holds, for people: what [embedding] model calls it, where that can be said."""
+        if self.embedder is None:
+            return ""
+        setting: str = getattr(self.embedder, "setting", "")
+        return setting or self.embedder.name
+
+    @property
     def dims(self) -> int:
         """How many numbers a vector has."""
         return 0 if self.embedder is None else self.embedder.dims
@@ -175,7 +183,7 @@ def setup(index: Index) -> Steps[bool]:
     made = schema(index, name)
     fields = _field_words(made)
     create = _create_words(index, fields)
-    args: list[Argument] = [name, index.fingerprint, index.dims, len(create), *create]
+    args: list[Argument] = [name, index.fingerprint, index.dims, index.embedder_name, len(create), *create]
     for field_name, words in fields:
         args += [field_name, len(words), *words]
     state = index.state

@@ -159,8 +159,16 @@ def test_another_embedder_is_refused_told_of_and_takes_over_with_a_reindex(memor
     told = memory("stats", **OTHER)
     assert "1 believed: 1 semantic" in told.stdout
     assert "programs that use it here are refused" in told.stderr
+    for way_out in ("[embedding] model", "RTMEM_EMBEDDING__MODEL", '"remote:tiny" (', 'not of "remote:other" ('):
+        assert way_out in refused.stderr
+    assert "vectors of  remote:tiny (" in told.stdout
+    assert 'set [embedding] model = "remote:tiny"' in told.stderr
     done = memory("reindex", "--algorithm", "hnsw", "--per-second", "1000", **OTHER)
     assert (done.returncode, done.stdout) == (0, "1 document embedded by other at 127.0.0.1\n"), done.stderr
+    assert '[embedding] model = "remote:other", or RTMEM_EMBEDDING__MODEL=remote:other' in done.stderr
+    assert "vectors of  remote:other (" in memory("stats", **OTHER).stdout
+    refused = memory("search", "Rome")
+    assert 'holds vectors of embedder "remote:other" (' in refused.stderr
     assert memory("search", "Rome", **OTHER).returncode == 0
     told = memory("stats", "--json", **OTHER)
     assert json.loads(told.stdout)["index"]["index"]["fields"][-1][2] == "hnsw"

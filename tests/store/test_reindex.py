@@ -95,7 +95,17 @@ def test_another_embedder_is_refused_before_and_finds_all_that_there_was_after(
         old.search(NS, query="a")
     state = new.run(look(new.scope.index))
     assert (state.fingerprint, state.dims, state.has_leftovers, state.again) == ("new30", 30, False, 0)
+    assert state.embedder == "new"
     assert client.execute_command("FT._LIST") == [b"rtmem:memory:2"]
+
+
+def test_data_of_before_names_were_kept_are_told_by_their_fingerprint_alone(
+    client: redis.Redis, old: RedisStore, new: RedisStore
+) -> None:
+    client.hdel("rtmem:memory", "name_old26")
+    with pytest.raises(EmbedderMismatchError, match=r'of embedder old26, not of "new" \(new30\): to use what is there'):
+        new.search(NS, query="a")
+    assert old.run(look(old.scope.index)).embedder == ""
 
 
 def test_what_expires_keeps_its_time_with_further_vectors(

@@ -77,9 +77,11 @@ def reindex(
         assert memory.embedder is not None
         documents = "document" if progress.embedded == 1 else "documents"
         screen.out.print(f"{progress.embedded:,} {documents} embedded by {memory.embedder.name}")
-        configured = place.settings().embedding.model
-        if model and model != configured:
-            screen.note(f"(now set model = {model!r} in [embedding], in place of {configured!r}, and restart programs)")
+        used = model or place.settings().embedding.model
+        screen.note(
+            f'(programs need [embedding] model = "{used}", or RTMEM_EMBEDDING__MODEL={used}: '
+            "set it and restart those that had another)"
+        )
     if progress.failed:
         screen.note(
             f"({progress.failed:,} could not be embedded: searches by meaning miss them; the next reindex tries again)"
@@ -133,7 +135,8 @@ def _indexed(state: MemoryState) -> list[tuple[str, str]]:
     index = state.index
     if index is None:
         return [("index", "none yet")]
-    whose = f"{state.fingerprint}, {state.dims} dimensions" if state.fingerprint else "nobody's: nothing was embedded"
+    known = f"{state.embedder} ({state.fingerprint})" if state.embedder else state.fingerprint
+    whose = f"{screen.harmless(known)}, {state.dims} dimensions" if state.fingerprint else "nobody's: nothing was embedded"
     taken = index.vector_bytes + index.other_bytes
     size = f"{index.documents:,} documents, {taken:,} bytes"
     if index.documents >= _WORTH_A_MEAN:
@@ -144,7 +147,8 @@ def _indexed(state: MemoryState) -> list[tuple[str, str]]:
         ("ready", "yes" if index.ready else f"no: {index.indexed_share:.0%} are read, searches may miss the rest"),
     ]
     if state.next_index is not None:
-        found.append(("reindex", f"to {state.next_fingerprint}: {state.next_index.documents:,} documents are in it"))
+        whose = screen.harmless(state.next_embedder or state.next_fingerprint)
+        found.append(("reindex", f"to {whose}: {state.next_index.documents:,} documents are in it"))
     return found
 
 
@@ -161,7 +165,8 @@ def _stranger(place: Place, state: MemoryState) -> list[tuple[str, str]]:
     if mine == state.fingerprint or not state.fingerprint:
         return []
     what = f"[embedding] model {embedding.model!r} has other vectors ({mine}): programs that use it here are refused"
-    return [(what, "`rtmem memory reindex`, or the model of before")]
+    there = screen.harmless(state.embedder or "the model of before")
+    return [(what, f'set [embedding] model = "{there}" (RTMEM_EMBEDDING__MODEL), or `rtmem memory reindex` changes it')]
 
 
 def hints(state: MemoryState, counts: MemoryCounts | None) -> list[tuple[str, str]]:

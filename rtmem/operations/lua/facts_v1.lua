@@ -50,6 +50,12 @@ local function set_fields(key, fields)
   for n = 1, #fields, 4000 do redis.call('HSET', key, unpack(fields, n, math.min(n + 3999, #fields))) end
 end
 
+-- As in memories_v1.lua: an embedder as people know it, and its fingerprint; that alone for data of before names were kept.
+local function named(meta, fingerprint)
+  local name = redis.call('HGET', meta, 'name_' .. fingerprint)
+  return name and '"' .. name .. '" (' .. fingerprint .. ')' or fingerprint
+end
+
 -- As in memories_v1.lua: the first to bring vectors decides whose the index has. Replies whether the index is known to
 -- be there, and of another one that is being made the fingerprint, or nil (reindex_v1.lua).
 local function check_embedder(meta, fingerprint, dims)
@@ -58,8 +64,8 @@ local function check_embedder(meta, fingerprint, dims)
     if not found[1] then
       if dims then redis.call('HSET', meta, 'fingerprint', fingerprint, 'dims', dims) end
     elseif found[1] ~= fingerprint then
-      error({err = 'RTMEM_EMBEDDER this memory holds vectors of embedder ' .. found[1] .. ' (' .. found[3] ..
-        ' dimensions), not of ' .. fingerprint})
+      error({err = 'RTMEM_EMBEDDER this memory holds vectors of embedder ' .. named(meta, found[1]) .. ', not of ' ..
+        named(meta, fingerprint)})
     end
   end
   return found[2] and 1 or 0, found[4] and found[4] ~= fingerprint and found[4] or nil

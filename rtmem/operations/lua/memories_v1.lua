@@ -20,6 +20,7 @@
 --     scope, eq, n_<path>, mark, vector_<fingerprint>: a further vector of the item
 --   HASH  rtmem:memory
 --     fingerprint, dims   whose vectors the index holds
+--     name_<fingerprint>  what people call that embedder
 --     index               its name; the alias `rtmem:memory` leads to it
 --     next...             of an index that is being made: reindex_v1.lua
 --
@@ -54,6 +55,12 @@ local function drop(key, u)
   for n = 1, sides do redis.call('DEL', key .. ':' .. n) end
 end
 
+-- An embedder as people know it, and its fingerprint; that alone for data of before names were kept.
+local function named(meta, fingerprint)
+  local name = redis.call('HGET', meta, 'name_' .. fingerprint)
+  return name and '"' .. name .. '" (' .. fingerprint .. ')' or fingerprint
+end
+
 -- The first to bring vectors decides whose the index has. Replies whether the index is known to be there, and whether
 -- another embedder's is being made (reindex_v1.lua).
 local function check_embedder(meta, fingerprint, dims)
@@ -61,8 +68,8 @@ local function check_embedder(meta, fingerprint, dims)
   if not found[1] then
     if dims then redis.call('HSET', meta, 'fingerprint', fingerprint, 'dims', dims) end
   elseif found[1] ~= fingerprint then
-    error({err = 'RTMEM_EMBEDDER this memory holds vectors of embedder ' .. found[1] .. ' (' .. found[3] ..
-      ' dimensions), not of ' .. fingerprint})
+    error({err = 'RTMEM_EMBEDDER this memory holds vectors of embedder ' .. named(meta, found[1]) .. ', not of ' ..
+      named(meta, fingerprint)})
   end
   return found[2] and 1 or 0, found[4] and found[4] ~= fingerprint
 end
@@ -313,17 +320,20 @@ end
 
 -- Make the index if there is none, and tell what it is like.
 -- KEYS 1 rtmem:memory
--- ARGV 1 name for a new one  2 fingerprint or ''  3 dims  4 n  n words of a schema
+-- ARGV 1 name for a new one  2 fingerprint or ''  3 dims  4 name of the embedder  5 n  n words of a schema
 --      then name, words, schema of a field...: to be added if the index lacks it
 -- Replies {'1' if ready, documents, its name, fields added}, or {} where there is no query engine
 local function setup(keys, argv)
   local alias = keys[1]
   local info, problem = look_at(alias)
   if problem and problem:find('Unknown Redis command') then return {} end
-  if argv[2] ~= '' then check_embedder(alias, argv[2], argv[3]) end
-  local at = 5 + tonumber(argv[4])
+  if argv[2] ~= '' then
+    redis.call('HSET', alias, 'name_' .. argv[2], argv[4]) -- also of one that is refused: the error names it
+    check_embedder(alias, argv[2], argv[3])
+  end
+  local at = 6 + tonumber(argv[5])
   if not info then
-    redis.pcall('FT.CREATE', argv[1], unpack(argv, 5, at - 1)) -- there may be one that lost its alias
+    redis.pcall('FT.CREATE', argv[1], unpack(argv, 6, at - 1)) -- there may be one that lost its alias
     redis.call('FT.ALIASADD', alias, argv[1])
     info = look_at(alias)
   end

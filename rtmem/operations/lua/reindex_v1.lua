@@ -82,12 +82,14 @@ local function told(info)
     tostring(rest), attributes(info)}
 end
 
--- Replies {fingerprint, dims, index, next, next_fingerprint, leftovers, how many wait in `again`, index, next as `told`}
+-- Replies {fingerprint, dims, index, next, next_fingerprint, leftovers, how many wait in `again`, index, next as `told`,
+--   name of the embedder, of the next}
 local function state(keys)
   local meta = meta_of(keys)
+  local function name(fingerprint) return fingerprint and redis.call('HGET', keys[1], 'name_' .. fingerprint) or '' end
   return {meta.fingerprint or '', meta.dims or '', meta.index or '', meta.next or '', meta.next_fingerprint or '',
     meta.leftovers or '', redis.call('SCARD', keys[1] .. ':again'), told(look_at(keys[1])),
-    told(meta.next and look_at(meta.next))}
+    told(meta.next and look_at(meta.next)), name(meta.fingerprint), name(meta.next_fingerprint)}
 end
 
 -- How many documents each query finds, and what some of the memories that the first one finds take.
@@ -122,9 +124,10 @@ local function algorithm_of(info, field)
   end
 end
 
--- ARGV 1 fingerprint  2 dims  3 flat or hnsw  4 the vectors' field  then the words of a schema
+-- ARGV 1 fingerprint  2 dims  3 flat or hnsw  4 the vectors' field  5 name of the embedder  then words of a schema
 -- Replies 'build'; 'clear' leftovers have to go before; 'done' the index is like that already; 'no engine'
 local function begin(keys, argv)
+  redis.call('HSET', keys[1], 'name_' .. argv[1], argv[5])
   local meta = meta_of(keys)
   if meta.next and (meta.next_fingerprint ~= argv[1] or meta.next_algorithm ~= argv[3] or not look_at(meta.next)) then
     abandon(keys, meta)
@@ -136,7 +139,7 @@ local function begin(keys, argv)
   local number = info and tonumber(text(info.index_name):match('(%d+)$')) or 0
   local name = keys[1] .. ':' .. string.format('%d', number + 1)
   redis.pcall('FT.DROPINDEX', name) -- one that was left without a record of it
-  local made = redis.pcall('FT.CREATE', name, unpack(argv, 5))
+  local made = redis.pcall('FT.CREATE', name, unpack(argv, 6))
   if made.err and made.err:find('Unknown Redis command') then return 'no engine' end
   if made.err then return made end
   redis.call('HSET', keys[1], 'next', name, 'next_fingerprint', argv[1], 'next_dims', argv[2], 'next_algorithm', argv[3])
