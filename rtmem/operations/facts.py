@@ -188,7 +188,8 @@ def invalidate(scope: FactScope, fact: str | Fact, reason: str, *, at: Moment | 
 
     Args:
         reason: why; `history` tells it.
-        at: until when it was true; until now.
+        at: until when it was true; until now. Until a moment to come it is found, and can be changed no more: `write`
+            what will be true.
 
     Returns:
         The fact as it is now.
