@@ -136,7 +136,9 @@ def _indexed(state: MemoryState) -> list[tuple[str, str]]:
     if index is None:
         return [("index", "none yet")]
     known = f"{state.embedder} ({state.fingerprint})" if state.embedder else state.fingerprint
-    whose = f"{screen.harmless(known)}, {state.dims} dimensions" if state.fingerprint else "nobody's: nothing was embedded"
+    whose = (
+        f"{screen.harmless(known)}, {state.dims} dimensions" if state.fingerprint else "nobody's: nothing was embedded"
+    )
     taken = index.vector_bytes + index.other_bytes
     size = f"{index.documents:,} documents, {taken:,} bytes"
     if index.documents >= _WORTH_A_MEAN:
