@@ -26,7 +26,8 @@ from rtmem.memory import AsyncMemory, Memory
 from rtmem.operations import retrieval
 from rtmem.records import Fact
 from tests.conftest import ServerFactory
-from tests.memory.colours import Caller, Wire, Words, World
+from tests.memory.colours import Caller, Words, World
+from tests.wire import Wire
 
 EVERYTHING = all_settings.Retrieval(
     confidence_min=0, relevance_min=0, items_max=1_000, tokens_max=1_000_000, window=1_000
@@ -364,7 +365,7 @@ def test_pages_go_on_inside_one_moment(ann: Caller, world: World) -> None:
     ],
 )
 def test_a_query_that_cannot_be_asked_is_refused_before_anything_is_sent(ann: Caller, wrong: dict[str, Any]) -> None:
-    wire = Wire(ann)
+    wire = Wire(ann.memory)
     with pytest.raises((QueryError, InvalidRequestError)):
         ann.query(**wrong)
     assert wire.take() == 0

@@ -15,7 +15,8 @@ from rtmem.errors import FactConflictError, FactNotFoundError, InvalidRequestErr
 from rtmem.operations.fact_items import base_of
 from rtmem.records import Fact, Principal
 from tests.checkpoint.colours import Loop
-from tests.memory.colours import Caller, Wire, Words, World
+from tests.memory.colours import Caller, Words, World
+from tests.wire import Wire
 
 EXAMPLES = int(os.environ.get("RTMEM_HISTORIES", "30"))
 EVERYTHING = all_settings.Retrieval(confidence_min=0, items_max=1_000, tokens_max=1_000_000, window=1_000)
@@ -242,7 +243,7 @@ def test_any_history_is_as_in_a_plain_dict(
         colours = tuple({who.user: memory.bind(who) for who in people} for memory in (one, other))
         for memories in colours:  # the index is made
             memories["ann"].query()
-        history = History(colours, [Wire(one), Wire(other)])
+        history = History(colours, [Wire(one.memory), Wire(other.memory)])
         for step in steps:
             history.do(step)
         history.check()

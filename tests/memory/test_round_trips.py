@@ -16,7 +16,8 @@ from rtmem.settings import Store
 from rtmem.steps import Batch
 from tests.checkpoint.scissors import Cut, between
 from tests.conftest import ServerFactory, kill_server
-from tests.memory.colours import Caller, Wire, Words, World
+from tests.memory.colours import Caller, Words, World
+from tests.wire import Wire
 
 
 def test_every_verb_takes_the_round_trips_that_are_promised(world: World) -> None:
@@ -24,7 +25,7 @@ def test_every_verb_takes_the_round_trips_that_are_promised(world: World) -> Non
     everywhere = Principal(user="ann", teams=("blue", "green"), application="app")
     with world.open(principal=everywhere, embedder=embedder) as ann:
         ann.write("The first one makes the index.")
-        wire = Wire(ann)
+        wire = Wire(ann.memory)
         embedder.asked.clear()
 
         def cost(call: Callable[[], Any]) -> tuple[int, int]:

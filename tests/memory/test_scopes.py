@@ -18,7 +18,8 @@ from rtmem.errors import (
 from rtmem.memory import Memory
 from rtmem.records import Fact, Principal
 from rtmem.store import RedisStore
-from tests.memory.colours import Caller, Wire, Words, World
+from tests.memory.colours import Caller, Words, World
+from tests.wire import Wire
 
 NAMES = [
     *("ann", "Ann", "ANN", "ann ", " ann", "an", "anna", "ann/", "user", "team:ann", "application", "a:b", "a/b"),
@@ -70,7 +71,7 @@ VERBS: list[tuple[str, Callable[[Any, str], Any]]] = [
 
 def asked(memory: Caller, verb: Callable[[Any, str], Any], fact_id: str) -> tuple[Any, ...]:
     """Everything that an asker and a listener on the wire can see: commands, answers and words, without the id."""
-    wire = Wire(memory)
+    wire = Wire(memory.memory)
     try:
         answer = repr(verb(memory, fact_id))
     except RtmemError as exc:
@@ -109,7 +110,7 @@ def test_a_fact_object_of_somebody_else_gives_no_right(ann: Caller) -> None:
 
 def test_a_team_one_does_not_belong_to_and_one_that_does_not_exist_look_the_same(ann: Caller) -> None:
     ann.bind(Principal(user="bob", teams=("blue",), application="app")).write("ours", to="team:blue")
-    wire = Wire(ann)
+    wire = Wire(ann.memory)
     for call in (
         lambda to: ann.write("x", to=to),
         lambda to: ann.query(scopes=[to]),
@@ -130,7 +131,7 @@ def test_one_query_sees_the_user_the_teams_and_the_application(ann: Caller) -> N
     memory = ann.bind(rich)
     where = ["user", "team:blue", "team:Blue", "application"]
     written = {to: memory.write(f"plan of {to}", to=to) for to in where}
-    wire = Wire(memory)
+    wire = Wire(memory.memory)
     assert {hit.fact.scope: hit.fact for hit in memory.retrieve("plan").hits} == written
     assert {fact.scope: fact for fact in memory.query().facts} == written
     assert wire.take() == 2

@@ -18,7 +18,8 @@ from rtmem.errors import QueryError, QueryLimitError, RtmemError, TooLargeError
 from rtmem.operations import pointer_continuations as continuations
 from rtmem.pointers import Pointers
 from rtmem.records import Matches, Slice
-from tests.pointers.colours import SMALL, Caller, Wire, World
+from tests.pointers.colours import SMALL, Caller, World
+from tests.wire import Wire
 
 ASCII = "".join(f"{number} a line of a log, level={'error' if number % 7 == 0 else 'info'}\n" for number in range(400))
 MIXED = "".join(f"{number} при́вет 👩‍👩‍👧 мир{' длинно' * (number % 5)}\n" for number in range(300)) + "no end of line"
@@ -240,7 +241,7 @@ def test_an_item_that_is_nested_too_deep_for_json_is_told_how_to_be_read(ann: Ca
 
 def test_round_trips_are_as_promised(ann: Caller, world: World) -> None:
     with world.open(principal="ann", settings=all_settings.Pointers()) as pointers:
-        wire = Wire(pointers)
+        wire = Wire(pointers.pointers)
 
         def trips(call: Any) -> int:
             wire.take()

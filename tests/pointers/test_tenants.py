@@ -13,7 +13,8 @@ import pytest
 from rtmem.errors import IdTooLongError, PointerNotFoundError
 from rtmem.operations.pointers import new_id
 from rtmem.pointers import AsyncPointers, Pointers
-from tests.pointers.colours import SMALL, Caller, Wire, World
+from tests.pointers.colours import SMALL, Caller, World
+from tests.wire import Wire
 
 HOSTILE = [
     *("", ":", "{", "}", "{}", "{a}", "*", "?", "[a-z]", "|", ",", ".", "-", "@", "\\", '"', "'", " ", "\n", "\0", "/"),
@@ -57,7 +58,7 @@ def test_hostile_principals_and_threads_never_meet(world: World) -> None:
 
 
 def test_a_principal_or_thread_of_a_megabyte_is_refused_before_anything_is_sent(ann: Caller) -> None:
-    wire = Wire(ann)
+    wire = Wire(ann.pointers)
     with pytest.raises(IdTooLongError):
         ann.bind("x" * 1_000_000)
     with pytest.raises(IdTooLongError):
@@ -85,7 +86,7 @@ VERBS: list[tuple[str, tuple[Any, ...]]] = [
 
 def asked(pointers: Caller, verb: str, pointer_id: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Everything that an asker and a listener on the wire can see: commands, answers and words, without the id."""
-    wire = Wire(pointers)
+    wire = Wire(pointers.pointers)
     try:
         answer = repr(getattr(pointers, verb)(pointer_id, *args))
     except PointerNotFoundError as exc:
@@ -120,7 +121,7 @@ def test_equal_values_of_two_principals_are_two(ann: Caller) -> None:
     """Otherwise a quick offload would tell that somebody else has this value."""
     bob = ann.bind("bob")
     ann.offload("secret " * 2_000)
-    wire = Wire(bob)
+    wire = Wire(bob.pointers)
     bob.offload("secret " * 2_000)
     assert wire.take() >= 4  # all of it travels
     assert bob.usage().values == ann.usage().values == 1

@@ -27,7 +27,8 @@ from rtmem.errors import (
 from rtmem.pointers import Pointers
 from tests.checkpoint.colours import Loop
 from tests.conftest import ServerFactory
-from tests.pointers.colours import Caller, Wire, World
+from tests.pointers.colours import Caller, World
+from tests.wire import Wire
 
 ROWS = [{"id": number, "name": f"row {number}", "ok": number % 2 == 0} for number in range(300)]
 
@@ -211,7 +212,7 @@ def test_equal_values_are_stored_once_and_live_until_the_last_pointer_goes(ann: 
 
 def test_an_equal_value_of_several_batches_is_not_sent_again(ann: Caller) -> None:
     ann.offload("z" * 50_000)
-    wire = Wire(ann)
+    wire = Wire(ann.pointers)
     ann.offload("z" * 50_000)
     parts = [part for batch in wire.batches for command in batch.commands for part in command]
     sent = sum(len(part) for part in parts if isinstance(part, str | bytes | memoryview))
@@ -318,7 +319,7 @@ def test_an_id_that_is_none_leads_nowhere(ann: Caller) -> None:
 
 def test_nobody_waits_behind_more_than_256_kb_of_a_large_value(world: World) -> None:
     with world.open(principal="ann", settings=all_settings.Pointers()) as ann:
-        wire = Wire(ann)
+        wire = Wire(ann.pointers)
         pointer = ann.offload(b"x" * 3_000_000)
         for batch in wire.batches:
             assert sum(len(command[2]) for command in batch.commands if command[0] == "SET") <= 256 * 1024

@@ -17,7 +17,8 @@ from rtmem.memory import AsyncMemory, Memory
 from rtmem.steps import TextKind
 from tests.agent.recall.worlds import PATIENT, World
 from tests.gateway.waiting import eventually
-from tests.memory.colours import Caller, Wire, Words
+from tests.memory.colours import Words
+from tests.wire import Wire
 
 
 class Gate(Words):
@@ -105,7 +106,7 @@ def test_a_recall_takes_a_round_trip_for_what_stands_and_one_for_what_is_searche
         world.now(memory.write("Answer briefly.", kind="preference"))
         recall = world.recall(memory)
         world.read(recall, "hello?", turn="m1")
-        wire = Wire(Caller(memory, world.loop))
+        wire = Wire(memory)
         told = world.read(recall, "Where does Ann live?", turn="m2")
         assert [fact.kind for fact in told.facts] == ["preference", "semantic"]
         assert wire.take() == 2
