@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from rtmem.cli import options, screen
-from rtmem.errors import ConfigError, PointerExpiredError, PointerNotFoundError
+from rtmem.errors import ConfigError, InvalidRequestError, PointerExpiredError, PointerNotFoundError
 
 if TYPE_CHECKING:
     from rtmem.pointers import Pointers
@@ -133,6 +133,8 @@ def grep(
     redis_url: options.RedisUrl = None,
 ) -> None:
     """Find PATTERN in a value: line and character of each place, and what stands around it. Exit code 1: nowhere."""
+    if pattern.startswith("mp_") and not pointer_id.startswith("mp_"):
+        raise InvalidRequestError(f"{pointer_id!r} is no ID of a pointer: the order is `grep PATTERN ID`")
     found, more = 0, ""
     with _opened(principal, config, data_dir, redis_url) as pointers:
         while True:

@@ -11,7 +11,8 @@ else's id and one that never existed get the same 404.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -20,7 +21,14 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Send
 
-from rtmem.errors import InvalidRequestError, MalformedFrameError, RtmemError, TooLargeError
+from rtmem.errors import (
+    InvalidRequestError,
+    MalformedFrameError,
+    PointerExpiredError,
+    PointerNotFoundError,
+    RtmemError,
+    TooLargeError,
+)
 from rtmem.gateway import protocol
 from rtmem.operations.pointer_values import JSON
 from rtmem.operations.pointers import Opened, open_pointer
@@ -29,6 +37,7 @@ from rtmem.records import Pointer
 if TYPE_CHECKING:
     from rtmem.gateway.app import Gateway
     from rtmem.gateway.http import Endpoint
+    from rtmem.pointers import AsyncPointers
 
 _logger: Final = logging.getLogger(__name__)
 _SLICE: Final = frozenset({"unit", "start", "count", "characters_max", "continuation"})
@@ -78,6 +87,10 @@ class PointerHttp:
             PointerNotFoundError, PointerExpiredError, QueryError, CorruptRecordError.
         """
         pointers = self._gateway.pointers.bind(self._gateway.principal(request))
+        with _without_list():
+            return await self._read(request, pointers)
+
+    async def _read(self, request: Request, pointers: AsyncPointers) -> Response:
         pointer_id, query = request.path_params["pointer_id"], request.query_params
         if _SLICE & query.keys():
             unit: Any = query.get("unit", "characters")
@@ -133,6 +146,21 @@ class PointerHttp:
             f"a value of more than {limit} bytes: send it in parts, or raise upload_bytes_max in [gateway]",
             bytes_max=limit,
         )
+
+
+@contextmanager
+def _without_list() -> Iterator[None]:
+    """Says of a pointer that is not there what can be done over HTTP, which lists none."""
+    try:
+        yield
+    except PointerExpiredError:
+        raise
+    except PointerNotFoundError as exc:
+        message = (
+            f"no pointer {exc.data['pointer']!r} of this token's principal: it was never made, or it was deleted: "
+            "POST the value to /pointers again"
+        )
+        raise PointerNotFoundError(message, **exc.data) from exc
 
 
 class _Download(StreamingResponse):

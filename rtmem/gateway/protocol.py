@@ -19,6 +19,7 @@ from rtmem.errors import (
     MalformedFrameError,
     NoSuchInterruptError,
     NoSuchSubscriptionError,
+    PointerNotFoundError,
     RtmemError,
     UnauthorizedError,
     UnknownCommandError,
@@ -185,6 +186,8 @@ _CODES: Final[tuple[tuple[type[RtmemError], str], ...]] = (
     (UnauthorizedError, "permission_denied"),
     (InvalidRequestError, "invalid_argument"),
     (ConfigError, "invalid_argument"),
+    # Not of the protocol: only /pointers/{id} answers so, which is none of its commands.
+    (PointerNotFoundError, "no_such_pointer"),
 )
 
 

@@ -73,7 +73,7 @@ def _kinds(kinds: Iterable[FactKind]) -> list[str]:
     found = _strings(kinds, "kinds")
     for kind in found:
         if kind not in KINDS:
-            raise InvalidRequestError(f"kinds has {kind!r:.100}: {', '.join(KINDS)}")
+            raise InvalidRequestError(f"kinds has {kind!r:.100}: each is one of {', '.join(KINDS)}")
     return found
 
 

@@ -64,7 +64,7 @@ class FactScope:
         if found is None:
             raise ScopeNotFoundError(
                 f"no scope {str(label)[:80]!r} for this principal: it does not exist, or the principal is no member; "
-                f"there are {', '.join(self.owners) or 'none'}",
+                f"there are {', '.join(self.owners) or 'none'}, and a scope is written user, team:NAME or application",
                 scope=str(label)[:80],
             )
         return found

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -119,9 +120,39 @@ def test_what_is_asked_for_wrongly_is_answered_with_the_next_step(memory: Shell)
         (2, "a date or a time such as", ("list", "--as-of", "yesterday")),
         (2, "cannot contain periods", ("list", "--items", "a.b")),
         (2, "no export of memory", ("import", __file__)),
+        (1, "user, team:NAME or application", ("add", "x", "--to", "teams/q", "--words-only")),
+        (2, "one of semantic, episodic, procedural, preference", ("add", "x", "--kind", "foo", "--words-only")),
+        (2, "one of semantic, episodic, procedural, preference", ("list", "--kind", "foo")),
+        (2, "one of semantic, episodic, procedural, preference", ("search", "x", "--kind", "foo", "--words-only")),
+        (1, "rtmem memory list --ended", ("forget", "mf_nothing", "--yes")),
     ):
         done = memory(*arguments)
         assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+
+
+def test_a_fact_is_forgotten_by_who_says_yes(memory: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    rome = json.loads(memory("add", "Ann lives in Rome.", "--words-only", "--json").stdout)["id"]
+    oslo = json.loads(memory("update", rome, "Ann lives in Oslo.", "--words-only", "--json").stdout)["id"]
+    assert " UTC  Ann lives in Oslo." in memory("list").stdout
+    for answer in ("n\n", ""):
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        assert memory("forget", oslo).returncode == 1
+    assert oslo in memory("list").stdout
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert memory("forget", oslo).stdout.endswith("1 fact forgotten\n")
+    assert memory("forget", oslo, "--yes").returncode == 1
+    assert memory("forget", rome, "--history", "--yes").returncode == 0
+    assert memory("list", "--ended").stdout == ""
+
+
+def test_a_reindex_without_its_extra_fails_before_it_begins(
+    memory: Shell, monkeypatch: pytest.MonkeyPatch, redis_client: redis.Redis
+) -> None:
+    monkeypatch.setattr("rtmem.embedding.find_spec", lambda module: None)
+    done = memory("reindex", "--embedder", "multilingual")
+    assert (done.returncode, "rtmem[embedding-multilingual]" in done.stderr) == (2, True), done.stderr
+    assert "looking" not in done.stderr
+    assert redis_client.dbsize() == 0
 
 
 def test_an_export_comes_back_in_an_empty_redis(

@@ -42,6 +42,8 @@ def test_pointers_are_listed_shown_read_searched_and_deleted(env: dict[str, str]
     found = rtmem("pointers", "grep", "-E", "^line 29+$", log, *common, env=env)
     assert [line.split(":")[0] for line in found.stdout.splitlines()] == ["30", "300", "3000"]
     assert rtmem("pointers", "grep", "nowhere", log, *common, env=env).returncode == 1
+    swapped = rtmem("pointers", "grep", log, "line", *common, env=env)
+    assert (swapped.returncode, "the order is `grep PATTERN ID`" in swapped.stderr) == (2, True)
 
     assert rtmem("pointers", "rm", log, rows, raw, *common, env=env).returncode == 0
     again = rtmem("pointers", "rm", log, *common, env=env)

@@ -179,6 +179,9 @@ async def test_somebody_elses_pointer_and_one_that_never_was_are_the_same_404(se
             never = await bob.get(f"/pointers/{unknown}", params=query)
             assert foreign.status_code == never.status_code == 404
             assert foreign.text.replace(pointer, "") == never.text.replace(unknown, "")
+            assert foreign.json()["error"] == "no_such_pointer"
+            assert "POST" in foreign.json()["message"]
+            assert "list" not in foreign.json()["message"]
             names = {"content-type", "content-length", "set-cookie"}
             assert names & foreign.headers.keys() == names & never.headers.keys()
         for hostile in ("..%2F..", "%00", "*", "mp_" + "A" * 26, "mc_" + "a" * 26, "x" * 4_000):

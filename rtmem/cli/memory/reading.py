@@ -103,7 +103,7 @@ def _list_items(memory: Memory, place: Place, namespace: str, limit: int, after:
         if as_json:
             typer.echo(msgspec.json.encode(item.dict(), enc_hook=str).decode())
         else:
-            updated = item.updated_at.strftime("%Y-%m-%d %H:%M:%S")
+            updated = item.updated_at.strftime("%Y-%m-%d %H:%M:%S UTC")
             value = one_line(str(item.value), 80)
             typer.echo(f"{updated}  {one_line('/'.join(item.namespace))}  {one_line(item.key)}  {value}")
     more = str(skipped + limit) if len(found) > limit else ""
@@ -294,7 +294,7 @@ def _became(fact: Fact) -> str:
 
 def _line(fact: Fact) -> str:
     ended = "" if fact.ended_at_ms is None else f"  ({_became(fact)})"
-    since = shown_time(fact.valid_from_ms)
+    since = f"{shown_time(fact.valid_from_ms)} UTC"
     return f"{fact.id:<29}  {fact.kind:<10}  {fact.importance:.2f}  {since}  {one_line(fact.text, 100)}{ended}"
 
 

@@ -10,7 +10,7 @@ import typer
 
 from rtmem.cli import options, screen
 from rtmem.cli.memory.opening import Application, Place, Principal, Teams, opened, owner
-from rtmem.errors import ConfigError
+from rtmem.errors import ConfigError, ExtraMissingError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from rtmem.operations.memory_state import MemoryCounts, MemoryState
     from rtmem.operations.reindex import Progress
+    from rtmem.settings import Embedding
 
 
 _WORTH_A_MEAN = 1_000  # documents; a smaller index consists of what was set aside for more
@@ -60,6 +61,8 @@ def reindex(
     from rtmem.operations.reindex import Reindex
 
     place = Place(None, None, "", config, data_dir, redis_url)
+    settings = place.settings().embedding
+    _check_extra(msgspec.structs.replace(settings, model=model) if model else settings)
     columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with opened(place, embedding=True, model=model) as memory, Bars(*columns, console=screen.err) as bars:
         scope = memory.scope
@@ -77,7 +80,7 @@ def reindex(
         assert memory.embedder is not None
         documents = "document" if progress.embedded == 1 else "documents"
         screen.out.print(f"{progress.embedded:,} {documents} embedded by {memory.embedder.name}")
-        used = model or place.settings().embedding.model
+        used = model or settings.model
         screen.note(
             f'(programs need [embedding] model = "{used}", or RTMEM_EMBEDDING__MODEL={used}: '
             "set it and restart those that had another)"
@@ -85,6 +88,18 @@ def reindex(
     if progress.failed:
         screen.note(
             f"({progress.failed:,} could not be embedded: searches by meaning miss them; the next reindex tries again)"
+        )
+
+
+def _check_extra(embedding: Embedding) -> None:
+    """Embedders load at their first text, which is too late for a job of hours. Raises ExtraMissingError."""
+    from rtmem.embedding import missing
+
+    if extra := missing(embedding):
+        raise ExtraMissingError(
+            f"the embedder {embedding.model!r} is not installed: get what it needs with "
+            f"`pip install 'rtmem[{extra}]'`; nothing was changed",
+            extra=extra,
         )
 
 

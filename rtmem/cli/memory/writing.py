@@ -1,4 +1,4 @@
-"""`rtmem memory add | update`: remember a fact, and believe something else instead of it."""
+"""`rtmem memory add | update | forget`: remember a fact, believe something else instead of it, or remove it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rtmem.cli.memory.opening import (
     opened,
 )
 from rtmem.cli.memory.reading import told
-from rtmem.errors import FactConflictError, InvalidRequestError
+from rtmem.errors import FactConflictError, FactNotFoundError, InvalidRequestError
 
 Object = Annotated[
     str | None,
@@ -149,6 +149,36 @@ def update(
             raise FactConflictError(f"{exc.message} (`{step}`)", **exc.data) from exc
     told([fact], as_json=as_json)
     _say(fact.embedded, fact.times_seen, words_only=words_only)
+
+
+def forget(
+    fact_id: FactId,
+    whole_history: Annotated[
+        bool, typer.Option("--history", help="Also what it superseded, and what superseded it.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    principal: Principal = None,
+    teams: Teams = None,
+    application: Application = "",
+    config: options.Config = None,
+    data_dir: options.DataDir = None,
+    redis_url: options.RedisUrl = None,
+) -> None:
+    """Remove a fact for good: its text, vector and record. What was wrong is better ended with update, which says why.
+
+    That something was there, and when it went, stays for a while. Example:
+      [bold]rtmem memory forget mf_... --history --yes[/bold]
+    """
+    place = Place(principal, teams, application, config, data_dir, redis_url)
+    with opened(place, embedding=False) as memory:
+        fact = memory.read(fact_id) if fact_id.startswith("mf_") else None
+        if fact is None or fact.forgotten_at_ms is not None:
+            raise FactNotFoundError(f"no fact {fact_id!r}", fact=fact_id[:60])
+        if not yes:
+            told([fact], as_json=False)
+            typer.confirm(f"Forget it{' and all its history' if whole_history else ''}?", abort=True, err=True)
+        count = memory.forget(fact_id, history=whole_history)
+    screen.out.print(f"{count:,} {'fact' if count == 1 else 'facts'} forgotten")
 
 
 def _say(embedded: bool, times_seen: int, *, words_only: bool) -> None:
