@@ -30,7 +30,7 @@ class _Expectations:
 
 
 def expect_memory() -> None:
-    """An agent takes its memory from the gateway that serves it: `rtmem serve` wakes it before the first run."""
+    """An agent takes its memory from the gateway that serves it: `rtmem serve` loads it when it starts."""
     _Expectations.memory = True
 
 

@@ -107,10 +107,15 @@ def _serve(
             graphs = {name: await make() for name, make in builders.items()}
             yield create_app(graphs, driver, saver, settings, memory_expected=memory_is_expected())
 
+    address = ""
+
     def started(url: str) -> None:
+        nonlocal address
         address = local.connectable(url)
         keep_address(address)
         signals.leave_to_gateway()
+
+    def ready() -> None:
         _welcome(address, settings, list(builders))
 
     def draining(runs: int) -> None:
@@ -118,7 +123,7 @@ def _serve(
         at_most_s = settings.gateway.drain_timeout_ms / 1000
         screen.note(f"(waiting for {answers}, at most {at_most_s:g} s; Ctrl-C again stops at once)")
 
-    server.run(app, settings, on_started=started, on_draining=draining)
+    server.run(app, settings, on_started=started, on_draining=draining, on_ready=ready)
 
 
 def _explained(exc: PortTakenError, settings: Settings) -> PortTakenError:

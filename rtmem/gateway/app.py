@@ -73,6 +73,7 @@ class Gateway:
         async with anyio.create_task_group() as tasks:
             self.runs = Runs(self._graphs, self._saver, self.settings, tasks, self.memories, self.pointers)
             tasks.start_soon(self._sweeper.run, name="pointer sweeper")
+            tasks.start_soon(self.memories.wake, name="memory")
             yield
             await self.runs.drain()
             await self.memories.aclose()
@@ -139,7 +140,7 @@ def create_app(
     `app.gateway.runs.drain()` ends the runs at work; `server.run` calls it before it closes connections.
 
     Args:
-        memory_expected: a graph takes its long-term memory from here: it is woken when the first client connects.
+        memory_expected: a graph takes its long-term memory from here: it is loaded at the start.
 
     Raises:
         ConfigError: no graph, a principal over 512 bytes, or an embedding model that does not exist.

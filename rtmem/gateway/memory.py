@@ -1,6 +1,7 @@
 """The long-term memory of those a gateway serves: a store and a Recall for each principal, over its own connections.
 
-Made when a graph first needs it: the query engine's packages take a second to import, and most graphs have no memory.
+Made when a graph first needs it, or at the start if one is known to: the query engine's packages take a second to
+import, and most graphs have no memory.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rtmem import embedding
 from rtmem import settings as settings_
 from rtmem.agent.turn import Graph
 from rtmem.drivers import AsyncDriver
-from rtmem.errors import WrongColourError
+from rtmem.errors import RtmemError, WrongColourError
 from rtmem.steps import Embedder
 
 if TYPE_CHECKING:
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
     from rtmem.store import AsyncRedisStore
 
 _logger: Final = logging.getLogger(__name__)
+_NOBODY: Final = "rtmem"  # for whom memory is woken: of his facts none is read
 
 
 class Memories:
     """What graphs remember with. Who asks is who was authenticated.
 
     Args:
-        expected: a graph will need it: it may be woken before the first run, when a client connects.
+        expected: a graph will need it: `wake` does something.
 
     Raises ConfigError: [embedding] names no model.
     """
@@ -39,6 +41,8 @@ class Memories:
     def __init__(self, driver: AsyncDriver, settings: settings_.Settings, *, expected: bool = False) -> None:
         self._driver = driver
         self._expected = expected
+        self.awake = asyncio.Event()
+        """What the first recall would wait for is there, or cannot be had, or is not expected to be needed."""
         self._settings = settings
         self._extra = embedding.missing(settings.embedding)
         self._embedder: Embedder | None = None
@@ -63,9 +67,29 @@ class Memories:
             self._recall = Recall(memory, given.recall)
         return self._recall.bind(principal)
 
+    async def wake(self) -> None:
+        """Load what the first recall would wait for: packages, connections, the index, the embedder's model.
+
+        When the gateway starts, beside what it does then. Raises nothing: graphs are served without memory, too.
+        """
+        try:
+            if self._expected:
+                # In a thread: a second or two, and others are answered meanwhile.
+                await anyio.to_thread.run_sync(_import_recall)
+                from rtmem.agent.recall.reading import warmed_up
+
+                work: Any = self.recall(_NOBODY).begin(warmed_up())
+                await asyncio.wait({work})
+                if not work.cancelled() and isinstance(failure := work.result(), RtmemError):
+                    raise failure
+        except Exception as exc:  # noqa: BLE001 - whatever a model's or an engine's package raises
+            _logger.warning("memory is not loaded; turns go on without it: %s: %s", type(exc).__name__, exc)
+        finally:
+            self.awake.set()
+
     def prefetch(self, principal: str, thread_id: str = "") -> None:
         """A client of this principal has come: wake what its first recall would wait for. Returns at once."""
-        if self._expected or self._recall is not None:
+        if self._recall is not None:
             self.recall(principal).prefetch(thread_id=thread_id)
 
     def store_for(self, graph: Graph, principal: str) -> BaseStore | None:
@@ -142,3 +166,7 @@ class BoundStore(BaseStore):
 
 def _import_store() -> None:
     import rtmem.store  # noqa: F401
+
+
+def _import_recall() -> None:
+    import rtmem.agent.recall  # noqa: F401

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import uvicorn
@@ -22,6 +22,8 @@ from rtmem.errors import ConfigError, PortTakenError
 from rtmem.gateway.app import UndecodedPaths
 from rtmem.gateway.wire import protocol_classes
 from rtmem.settings import Gateway, Settings
+
+_MEMORY_AWAITED_S: Final = 5
 
 AppFactory = Callable[[], AbstractAsyncContextManager[Any]]
 """Opens what the application needs (driver, saver), gives `create_app(...)`, and closes it all at the end."""
@@ -33,6 +35,7 @@ def run(
     *,
     on_started: Callable[[str], None] | None = None,
     on_draining: Callable[[int], None] | None = None,
+    on_ready: Callable[[], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
@@ -40,6 +43,7 @@ def run(
         app_factory: entered on the serving event loop.
         on_started: called with the URL once connections are accepted (with port 0 it names the real port).
         on_draining: called with the number of runs that are waited for at the end, if there are some.
+        on_ready: called after `on_started`: memory, where a graph expects it, is loaded or has been waited for.
 
     Raises:
         PortTakenError, ConfigError: the address cannot be listened on; nothing was started.
@@ -54,6 +58,7 @@ def run(
             on_started,
             None,
             on_draining,
+            on_ready,
             backend="asyncio",
             backend_options={"use_uvloop": _uvloop()},
         )
@@ -68,10 +73,11 @@ async def serve(
     on_started: Callable[[str], None] | None = None,
     stop: anyio.Event | None = None,
     on_draining: Callable[[int], None] | None = None,
+    on_ready: Callable[[], None] | None = None,
 ) -> None:
     """Serve on `listener`, inside a running event loop, until a signal or `stop` comes."""
     async with app_factory() as app:
-        server = DrainingServer(app, settings.gateway, on_started, on_draining)
+        server = DrainingServer(app, settings.gateway, on_started, on_draining, on_ready)
         async with anyio.create_task_group() as tasks:
             if stop is not None:
                 tasks.start_soon(server.exit_when, stop)
@@ -123,6 +129,7 @@ class DrainingServer(uvicorn.Server):
         settings: Gateway,
         on_started: Callable[[str], None] | None = None,
         on_draining: Callable[[int], None] | None = None,
+        on_ready: Callable[[], None] | None = None,
     ) -> None:
         http, ws = protocol_classes(settings)
         ping_s = settings.ping_interval_ms / 1_000
@@ -146,6 +153,7 @@ class DrainingServer(uvicorn.Server):
         self._app = app
         self._on_started = on_started
         self._on_draining = on_draining
+        self._on_ready = on_ready
         self._loop = asyncio.get_running_loop()
 
     async def exit_when(self, stop: anyio.Event) -> None:
@@ -165,6 +173,12 @@ class DrainingServer(uvicorn.Server):
         if self._on_started is not None and sockets and self.started:
             host, port = sockets[0].getsockname()[:2]
             self._on_started(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+
+        if self._on_ready is not None and self.started:
+            # Connections are served meanwhile. Who comes when he is called shall not find a memory that is too late.
+            with anyio.move_on_after(_MEMORY_AWAITED_S):
+                await self._app.gateway.memories.awake.wait()
+            self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:

@@ -50,6 +50,7 @@ def serve_gateway(redis_url: str, redis_client: redis.Redis) -> ServeGateway:
         url: str | None = None,
         redis_settings: Redis | None = None,
         sections: dict[str, Any] | None = None,
+        memory_expected: bool = False,
         **gateway: Any,
     ) -> AsyncIterator[Served]:
         gateway = {"tokens": TOKENS, "port": 0, "drain_timeout_ms": 500, "log_flush_ms": 5, **gateway}
@@ -64,7 +65,9 @@ def serve_gateway(redis_url: str, redis_client: redis.Redis) -> ServeGateway:
         async def app() -> AsyncIterator[UndecodedPaths]:
             async with await AsyncDriver.connect(url or redis_url, settings.redis) as driver:
                 its_saver = saver or AsyncRedisSaver(driver=driver, settings=Checkpoint(ack_timeout_ms=60_000))
-                application = create_app(graphs or all_graphs(), driver, its_saver, settings)
+                application = create_app(
+                    graphs or all_graphs(), driver, its_saver, settings, memory_expected=memory_expected
+                )
                 made.append(Served("", application, its_saver, driver, stop))
                 yield application
 

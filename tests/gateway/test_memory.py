@@ -13,6 +13,7 @@ from langgraph.runtime import Runtime
 
 from rtmem.agent.recall import RecallMiddleware
 from rtmem.errors import ConfigError
+from rtmem.gateway import memory
 from rtmem.gateway.memory import Memories
 from rtmem.settings import Embedding, Recall, Settings, Store
 from tests.agent.offload.worlds import Scripted, call, say
@@ -51,6 +52,39 @@ async def test_an_agent_remembers_across_threads_what_its_principal_said(serve_g
         assert recall.counts["write"].calls == 1
         # A client that connects wakes memory, once it is known to be needed.
         await eventually(lambda: recall.counts["prefetch"].calls == 2)
+
+
+async def test_memory_that_is_expected_is_loaded_before_anybody_comes(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway(memory_expected=True) as served:
+        memories = served.gateway.memories
+        await eventually(memories.awake.is_set)
+        recall = memories.recall("alice")
+        asked = recall.counts["retrieve"]
+        assert (asked.calls, asked.errors) == (1, 0)
+
+
+async def test_memory_that_cannot_be_loaded_holds_up_nobody(
+    serve_gateway: ServeGateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise ImportError("an engine for another processor")
+
+    monkeypatch.setattr(memory, "_import_recall", broken)
+    async with serve_gateway(memory_expected=True) as served:
+        await eventually(served.gateway.memories.awake.is_set)
+        async with raw_client(served.ws_url, "t1") as client:
+            await client.subscribe(["lifecycle"])
+            await client.start("chat", "hello")
+            assert (await client.until_end())["event"] == "completed"
+    assert "turns go on without it: ImportError: an engine for another processor" in caplog.text
+
+
+async def test_memory_that_nobody_expects_is_not_loaded(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        await eventually(served.gateway.memories.awake.is_set)
+        async with raw_client(served.ws_url, "t1") as client:
+            await client.subscribe(["lifecycle"])
+        assert served.gateway.memories._recall is None
 
 
 def notebook(*, awaiting: bool) -> Graph:
