@@ -307,9 +307,9 @@ def _updates(namespace: tuple[str, ...], data: Any) -> Iterator[TurnEvent]:
 
 
 def _custom(data: Any) -> dict[str, Any]:
-    """`name` selects the subscription `custom:<name>`; `payload` is what JavaScript hands to its caller."""
+    """As the protocol has it: `name` selects the subscription `custom:<name>`, `payload` is what a node wrote."""
     if isinstance(data, Mapping) and isinstance(data.get("name"), str):
-        return {"payload": data, **data}
+        return {"name": data["name"], "payload": data}
     return {"payload": data}
 
 

@@ -18,6 +18,10 @@ WritePolicy: TypeAlias = Callable[[Fact, Principal], Fact]
 """Looks at a fact before it is embedded or stored: returns it, or a changed one, or raises WriteRefusedError."""
 
 _TEAMS_MAX: Final = 64  # each is a part of every query
+_NOBODYS: Final = (
+    "this memory is nobody's, as its principal has neither a user nor a team nor an application: say whose it is with "
+    'memory.bind("ann"), or make it with principal="ann"'
+)
 
 
 def accept_all(fact: Fact, principal: Principal) -> Fact:
@@ -62,9 +66,14 @@ class FactScope:
         """What a scope is, and its name. Raises ScopeNotFoundError."""
         found = self.owners.get(label) if isinstance(label, str) else None
         if found is None:
+            why = (
+                f"it does not exist, or the principal is no member; there are {', '.join(self.owners)}, and a scope is "
+                "written user, team:NAME or application"
+                if self.owners
+                else _NOBODYS
+            )
             raise ScopeNotFoundError(
-                f"no scope {str(label)[:80]!r} for this principal: it does not exist, or the principal is no member; "
-                f"there are {', '.join(self.owners) or 'none'}, and a scope is written user, team:NAME or application",
+                f"no scope {str(label)[:80]!r} for this principal: {why}",
                 scope=str(label)[:80],
             )
         return found
@@ -85,9 +94,8 @@ class FactScope:
             raise InvalidRequestError(f"scopes is {labels!r:.100}: a list of user, application or team:NAME")
         tags = list(self.labels) if labels is None else [self.tag(label) for label in labels]
         if not tags:
-            raise InvalidRequestError(
-                "no scope: the principal has neither a user nor a team nor an application, or `scopes` is empty"
-            )
+            why = f"`scopes` is empty; there are {', '.join(self.owners)}" if self.owners else _NOBODYS
+            raise InvalidRequestError(f"no scope: {why}")
         return tags
 
     def scope_args(self) -> tuple[Argument, ...]:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 
 def custom(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [event["params"]["data"] for event in events if event["method"] == "custom"]
+    return [event["params"]["data"]["payload"] for event in events if event["method"] == "custom"]
 
 
 async def test_an_agent_remembers_across_threads_what_its_principal_said(serve_gateway: ServeGateway) -> None:

@@ -201,7 +201,7 @@ async def test_custom_events_reach_their_extension(serve_gateway: ServeGateway) 
                 async for event in thread.subscribe(["custom:progress"]):
                     events.append(event)
                     gate.set()
-        assert [event["params"]["data"]["done"] for event in events] == [True]
+        assert [event["params"]["data"]["payload"]["done"] for event in events] == [True]
 
 
 async def test_an_unknown_assistant_is_a_typed_error_with_the_known_ones(serve_gateway: ServeGateway) -> None:

@@ -15,7 +15,7 @@ from langgraph.config import get_stream_writer
 
 from rtmem.agent.recall.reading import Recalled
 from rtmem.agent.recall.recall import Recall
-from rtmem.agent.recall.run import recall_of_run, thread_of_run
+from rtmem.agent.recall.run import checked, recall_of_run, thread_of_run
 from rtmem.agent.recall.writing import last_message
 from rtmem.agent.served import expect_memory
 
@@ -69,7 +69,7 @@ def recall_node(recall: Recall | None = None) -> Runnable[Any, Any]:
 
     builder.add_node("model", recall_node(recall) | model | (lambda answer: {"messages": [answer]}))
     """
-    if recall is None:
+    if checked(recall) is None:
         expect_memory()
     return RunnableLambda(
         lambda state: with_memory(recall, messages_of(state)),
@@ -80,6 +80,8 @@ def recall_node(recall: Recall | None = None) -> Runnable[Any, Any]:
 
 def episode_node(recall: Recall | None = None) -> Runnable[Any, Any]:
     """A node for the end of a turn, which writes it if the policy says so. Changes nothing in the state."""
+    if checked(recall) is None:
+        expect_memory()
     return RunnableLambda(
         lambda state: episode(recall, messages_of(state)),
         _awaiting(lambda state: aepisode(recall, messages_of(state))),

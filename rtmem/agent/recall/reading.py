@@ -41,8 +41,8 @@ class Recalled:
     tokens: int = 0  # about what `text` costs
     reason: str = ""
     source: Source = "read"  # read for this message, prefetched, or kept from an earlier call in the same turn
-    by_meaning: bool = True  # False: only words were compared
-    index_ready: bool = True  # False: the engine reads memory back after a restart, and there may be more
+    by_meaning: bool | None = None  # False: only words were compared; None: nothing was searched
+    index_ready: bool | None = None  # False: still being read back, there may be more; None: unread
     took_ms: float = 0.0  # that the turn waited
 
     @property
@@ -69,7 +69,8 @@ def unread(status: Literal["late", "failed"], reason: str) -> Recalled:
 def recalled(settings: Policy, plan: Plan) -> Verbs[Recalled]:
     """The facts of a plan. One `query` for each standing kind, one `retrieve` for all that are searched."""
     facts: list[Fact] = []
-    by_meaning = index_ready = True
+    by_meaning: bool | None = None
+    index_ready = True
     for kind in plan.standing:
         items_max, tokens_max = policy.bounds(settings, kind)
         page: FactPage = yield Call("query", (), {"kinds": (kind,), "limit": items_max})

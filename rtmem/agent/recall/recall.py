@@ -20,7 +20,7 @@ from rtmem.agent.recall.policy import Plan
 from rtmem.agent.recall.reading import Recalled, Source, unread
 from rtmem.agent.recall.verbs import AnyMemory, Verbs, arun, run
 from rtmem.agent.recall.writing import Episode, episode_of
-from rtmem.errors import DeadlineExceededError, RtmemError, WrongColourError
+from rtmem.errors import ConfigError, DeadlineExceededError, RtmemError, WrongColourError
 from rtmem.memory import AsyncMemory, Memory, Principal, VerbCounts
 from rtmem.memory.counts import Counter
 
@@ -39,9 +39,17 @@ class Recall:
     Args:
         memory: whose, and where.
         settings: section [recall].
+
+    Raises:
+        ConfigError: `memory` is none.
     """
 
     def __init__(self, memory: AnyMemory, settings: all_settings.Recall | None = None) -> None:
+        if not isinstance(memory, Memory | AsyncMemory):
+            raise ConfigError(
+                f"memory is a {type(memory).__name__}: give a Memory or AsyncMemory of its user, such as "
+                'Memory(url, principal="ann"); behind `rtmem serve` RecallMiddleware() needs none'
+            )
         self.memory = memory
         self.settings = settings or all_settings.Recall()
         self._shelf = Shelf(self.settings)
@@ -270,9 +278,9 @@ class _Asked:
                 assert self.answer is not None, "the body sets it, or raises"
                 tally.abstained, tally.tokens = int(self.answer.status == "nothing"), self.answer.tokens
         except DeadlineExceededError as exc:
-            self.answer = unread("late", str(exc))
+            self.answer = unread("late", _of_a_read(str(exc)))
         except RtmemError as exc:
-            self.answer = unread("failed", f"{type(exc).__name__}: {exc}")
+            self.answer = unread("failed", _of_a_read(f"{type(exc).__name__}: {exc}"))
         took_ms = (time.monotonic() - self._began_s) * 1_000
         self.told = dataclasses.replace(self.answer, source=self._source, took_ms=took_ms)
         self._kept.outcome = dataclasses.replace(self.told, source="kept", took_ms=0.0)
@@ -293,8 +301,13 @@ def _result(result: Any) -> Any:
 
 
 def _too_late(settings_name: str, left_ms: int) -> DeadlineExceededError:
+    # Tools write, too.
+    outcome = "; a write may have happened, and may be repeated" if settings_name == "tool_deadline_ms" else ""
     return DeadlineExceededError(
-        f"memory did not answer within {left_ms} ms ([recall] {settings_name}); a write may have happened, and may be "
-        "repeated",
-        deadline_ms=left_ms,
+        f"memory did not answer within {left_ms} ms ([recall] {settings_name}){outcome}", deadline_ms=left_ms
     )
+
+
+def _of_a_read(reason: str) -> str:
+    """Why a read gave nothing. Drivers, which do not know what was asked of them, speak of writes, too."""
+    return reason.replace("; a write may have happened", "")

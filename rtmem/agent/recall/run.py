@@ -31,6 +31,16 @@ def recall_of_run(given: Recall | None) -> Recall:
     return given
 
 
+def checked(given: Recall | None) -> Recall | None:
+    """What an agent is made with. Raises ConfigError."""
+    if given is not None and not isinstance(given, Recall):
+        raise ConfigError(
+            f"recall is a {type(given).__name__}: give Recall(memory), or None behind `rtmem serve`, which brings the "
+            "memory of whoever is authenticated"
+        )
+    return given
+
+
 def thread_of_run() -> str:
     """The thread_id of the run at work; empty if it has none."""
     return str(_configurable().get("thread_id") or "")

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 
 from rtmem.agent.recall import policy, reading
 from rtmem.agent.recall.recall import Recall
-from rtmem.agent.recall.run import recall_of_run, thread_of_run
+from rtmem.agent.recall.run import checked, recall_of_run, thread_of_run
 from rtmem.agent.recall.verbs import Call, Verbs
 from rtmem.agent.served import expect_memory
 from rtmem.errors import EmbeddingError, RtmemError, ServerError, WrongColourError
@@ -94,7 +94,7 @@ def model_tools(
         recall: where; None: that of the run (see `rtmem.agent.recall.run`).
         settings: which kinds the model is offered, where `recall` does not say.
     """
-    if recall is None:
+    if checked(recall) is None:
         expect_memory()
     offered = recall.settings if recall is not None else settings or Policy()
     kinds = policy.writable(offered)

@@ -13,9 +13,12 @@ from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 
-from rtmem.agent.recall import RecallMiddleware, Served
+from rtmem.agent import PointerMiddleware
+from rtmem.agent.recall import Recall, RecallMiddleware, Served, episode_node, model_tools, recall_node
 from rtmem.errors import ConfigError, WrongColourError
-from rtmem.memory import AsyncMemory, Principal
+from rtmem.memory import AsyncMemory, Memory, Principal
+from rtmem.pointers import Pointers
+from rtmem.settings import Redis
 from tests.agent.offload.worlds import Scripted, call, last_result, say
 from tests.agent.recall.worlds import World, memory_in
 from tests.conftest import ServerFactory
@@ -122,8 +125,37 @@ def test_a_memory_without_a_principal_is_nobodys(world: World) -> None:
         agent, model = world.agent(world.recall(nobody), [say("ok")])
         (told,) = world.say(agent, "What is known?").recalls
         assert told["status"] == "failed"
-        assert "no scope" in told["reason"]
+        assert 'memory.bind("ann")' in told["reason"]
         assert "could not be read" in memory_in(model.seen[0])[0]
+
+
+@pytest.mark.parametrize("wrong", ["ann", Memory, object()])
+def test_what_is_no_memory_is_refused_at_once(wrong: Any) -> None:
+    for make in (RecallMiddleware, Recall):
+        with pytest.raises(ConfigError, match=r'principal="ann"'):
+            make(wrong)
+
+
+def test_pointers_and_memories_are_not_taken_for_each_other(redis_url: str) -> None:
+    with Memory(redis_url) as memory, Pointers(redis_url) as pointers:
+        with pytest.raises(ConfigError, match="memory is a Pointers"):
+            RecallMiddleware(pointers)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="pointers is a Memory"):
+            PointerMiddleware(memory)  # type: ignore[arg-type]
+        for make in (recall_node, episode_node, model_tools):
+            with pytest.raises(ConfigError, match=r"recall is a Memory: give Recall\(memory\)"):
+                make(memory)  # type: ignore[arg-type]
+
+
+def test_a_redis_that_is_late_is_not_said_to_have_written(world: World, redis_server: ServerFactory) -> None:
+    server = redis_server()
+    with world.memory(url=server.url, redis=Redis(deadline_ms=100)) as memory:
+        agent, _ = world.agent(world.recall(memory), [say("Who knows."), say("I cannot look now.")])
+        world.say(agent, "Where is the connection?", "t1")
+        with stopped(server.pid):
+            (told,) = world.say(agent, "Where does Ann live?", "t2").recalls
+        assert told["status"] in ("late", "failed")
+        assert "write" not in told["reason"].replace("what savers write", "")
 
 
 def test_a_blocking_run_refuses_a_memory_that_awaits(redis_url: str) -> None:
@@ -164,6 +196,9 @@ def test_while_redis_hangs_the_turn_goes_on_and_says_so(world: World, redis_serv
         assert told.messages[-1].text == "I cannot look now."
         assert {event["status"] for event in told.recalls + again.recalls} == {"late"}
         assert "deadline_ms" in told.recalls[0]["reason"]
+        for event in told.recalls + again.recalls:
+            assert "write" not in event["reason"]
+            assert (event["by_meaning"], event["index_ready"]) == (None, None)
         assert ["could not be read" in frame for seen in model.seen for frame in memory_in(seen)] == [True] * 3
         results = {message.name: message for message in told.messages if isinstance(message, ToolMessage)}
         assert results["look_around"].content == "a room"
@@ -180,6 +215,7 @@ def test_when_redis_is_gone_the_turn_goes_on_and_says_so(world: World) -> None:
         assert told.messages[-1].text == "Hello."
         assert told.recalls[0]["status"] == "failed"
         assert "ServerUnavailableError" in told.recalls[0]["reason"]
+        assert (told.recalls[0]["by_meaning"], told.recalls[0]["index_ready"]) == (None, None)
 
 
 def test_when_the_embedder_fails_words_are_compared_and_the_stream_says_so(world: World) -> None:
