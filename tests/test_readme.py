@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -77,6 +78,21 @@ def test_links_within_the_repository_lead_somewhere() -> None:
             assert anchor in headings()
         elif ":" not in path:
             assert (Path(__file__).parents[1] / path).exists()
+
+
+def test_an_example_that_needs_more_than_the_first_line_installs_says_so() -> None:
+    for name, source in blocks("example").items():
+        section = re.split(r"^##+ ", README.split(f"<!-- example: {name} -->")[0], flags=re.MULTILINE)[-1]
+        assert ".[all,agent]" in section or not re.search(r"^from langchain\.", source, re.MULTILINE), name
+
+
+def test_every_extra_is_explained_at_the_start() -> None:
+    start = README.split("\n## Start")[1].split("\n## Tests")[0]
+    extras = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    for extra in extras.keys() - {"dev", "bench", "bench-postgres", "loadtest"}:
+        assert f"`{extra}`" in start
 
 
 def test_every_example_is_run_by_a_test() -> None:

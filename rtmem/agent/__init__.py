@@ -5,8 +5,9 @@ What you use in agents of your own is in `rtmem.agent.offload` and `rtmem.agent.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+
+from rtmem.embedding.extras import imported
 
 if TYPE_CHECKING:
     from rtmem.agent.offload import ByPointer, PointerCounts, PointerMiddleware, ToolPointers
@@ -29,4 +30,4 @@ def __getattr__(name: str) -> Any:
     # Lazily: the gateway imports from this folder, and does without LangChain's tools and the query engine's.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("rtmem.agent.recall" if name in _RECALL else "rtmem.agent.offload"), name)
+    return getattr(imported("rtmem.agent.recall" if name in _RECALL else "rtmem.agent.offload", "agent"), name)

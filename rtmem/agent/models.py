@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from rtmem.errors import ConfigError
+from rtmem.errors import ConfigError, ExtraMissingError
 
 
 def load_model(name: str, base_url: str = "") -> BaseChatModel:
@@ -21,7 +21,9 @@ def load_model(name: str, base_url: str = "") -> BaseChatModel:
     try:
         from langchain.chat_models import init_chat_model
     except ImportError as exc:
-        raise ConfigError(f"model {name!r} needs LangChain: pip install 'rtmem[model]'", model=name) from exc
+        raise ExtraMissingError(
+            f"model {name!r} needs LangChain: pip install 'rtmem[model]'", model=name, extra="model"
+        ) from exc
     options: dict[str, Any] = {"base_url": base_url} if base_url else {}
     try:
         model = init_chat_model(name, **options)

@@ -9,9 +9,11 @@ from rtmem.errors import ExtraMissingError
 
 
 def imported(module: str, extra: str) -> Any:
-    """The module. Raises ExtraMissingError, naming the extra that brings it."""
+    """The module. Raises ExtraMissingError, naming the extra that brings it; or another, if that is what it lacks."""
     try:
         return import_module(module)
+    except ExtraMissingError:
+        raise
     except ImportError as exc:
         raise ExtraMissingError(
             f"{module} cannot be imported ({exc}): install what it needs with `pip install 'rtmem[{extra}]'`",

@@ -46,12 +46,16 @@ InvalidRequestError, TooLargeError, QueryError, ModuleMissingError (no query eng
 of Redis. A failed embedding is none: the fact is stored, found by its words, and `reembed` gives it its vector later.
 """
 
-from rtmem.memory.aio import AsyncMemory
-from rtmem.memory.counts import VerbCounts
-from rtmem.memory.sync import Memory
-from rtmem.operations.fact_scope import WritePolicy
-from rtmem.operations.fact_search import FactHit, RetrievedFacts
-from rtmem.records import Fact, FactPage, Principal
+from rtmem.embedding.extras import imported
+
+imported("redisvl.schema", "memory")  # says which extra is missing, where it is
+
+from rtmem.memory.aio import AsyncMemory  # noqa: E402
+from rtmem.memory.counts import VerbCounts  # noqa: E402
+from rtmem.memory.sync import Memory  # noqa: E402
+from rtmem.operations.fact_scope import WritePolicy  # noqa: E402
+from rtmem.operations.fact_search import FactHit, RetrievedFacts  # noqa: E402
+from rtmem.records import Fact, FactPage, Principal  # noqa: E402
 
 __all__ = [
     "AsyncMemory",

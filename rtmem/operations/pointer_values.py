@@ -19,7 +19,7 @@ from blake3 import blake3
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from xxhash import xxh3_128_digest
 
-from rtmem.errors import CorruptRecordError, InvalidRequestError, ModuleMissingError, TooLargeError
+from rtmem.errors import CorruptRecordError, ExtraMissingError, InvalidRequestError, TooLargeError
 from rtmem.operations.pointer_fidelity import difference
 from rtmem.operations.serde import Serde
 from rtmem.records import PointerKind
@@ -327,8 +327,10 @@ def _pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError as exc:
-        raise ModuleMissingError(
-            "a table was offloaded, and pyarrow, which reads and writes it, is not installed: pip install pyarrow"
+        raise ExtraMissingError(
+            "a table was offloaded, and pyarrow, which reads and writes it, is not installed: pip install "
+            "'rtmem[tables]'",
+            extra="tables",
         ) from exc
     return pyarrow
 
@@ -361,7 +363,7 @@ def _not_stored(value: Any, problem: object) -> InvalidRequestError:
 
 
 def decode(kind: PointerKind, chunks: Sequence[bytes]) -> Any:
-    """The value that these chunks were. Raises CorruptRecordError, ModuleMissingError without pyarrow or pandas."""
+    """The value that these chunks were. Raises CorruptRecordError, ExtraMissingError without pyarrow or pandas."""
     raw = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     try:
         if kind == "bytes":
@@ -380,7 +382,9 @@ def decode(kind: PointerKind, chunks: Sequence[bytes]) -> Any:
     try:
         return table.to_pandas()
     except ImportError as exc:
-        raise ModuleMissingError("the value is a DataFrame, and pandas is not installed: pip install pandas") from exc
+        raise ExtraMissingError(
+            "the value is a DataFrame, and pandas is not installed: pip install 'rtmem[tables]'", extra="tables"
+        ) from exc
 
 
 def decode_items(chunk: bytes, *, opening: bytes, last: bool) -> Any:

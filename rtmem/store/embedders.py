@@ -7,7 +7,8 @@ from typing import Any
 from langgraph.store.base import ensure_embeddings
 
 from rtmem.embedding import LangChainEmbedder
-from rtmem.errors import ConfigError
+from rtmem.embedding.extras import imported
+from rtmem.errors import ConfigError, ExtraMissingError
 from rtmem.steps import Embedder
 
 
@@ -23,7 +24,13 @@ def embedder_of(embed: Any, dims: int | None) -> Embedder:
         return ours
     if type(dims) is not int or dims < 1:
         raise ConfigError(f"index['dims'] is {dims!r}: how many numbers a vector of this embedder has")
+    if isinstance(embed, str):
+        imported("langchain.embeddings", "agent")
     try:
         return LangChainEmbedder(ensure_embeddings(embed), dims)
+    except ImportError as exc:
+        raise ExtraMissingError(
+            f"index['embed'] is {embed!r}, and the package of that provider cannot be imported: {exc}", extra=""
+        ) from exc
     except ValueError as exc:
         raise ConfigError(f"index['embed']: {exc}") from exc

@@ -206,6 +206,10 @@ def test_vectors_of_two_embedders_are_never_mixed(stores: Stores) -> None:
             item = store.get(NS, "key")
             assert item is not None
             assert item.value == {"text": "abc"}
+    # Under a prefix of its own another one has a memory of its own.
+    with stores.open(index={"embed": Letters(dims=13), "fields": ["text"]}, settings=Store(prefix="other")) as store:
+        store.put(NS, "elsewhere", {"text": "abc"})
+        assert [item.key for item in store.search(NS, query="abc")] == ["elsewhere"]
     # A store without an embedder reads and writes all the same.
     with stores.open() as store:
         store.put(NS, "bare", {"text": "bcd"})

@@ -23,10 +23,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rtmem.agent.offload.arguments import ByPointer
-from rtmem.agent.offload.counts import PointerCounts
-from rtmem.agent.offload.tools import ToolPointers
-from rtmem.errors import ConfigError
+from rtmem.embedding.extras import imported
+
+imported("langgraph.types", "agent")  # says which extra is missing, where it is
+
+from rtmem.agent.offload.arguments import ByPointer  # noqa: E402
+from rtmem.agent.offload.counts import PointerCounts  # noqa: E402
+from rtmem.agent.offload.tools import ToolPointers  # noqa: E402
+from rtmem.errors import ExtraMissingError  # noqa: E402
 
 if TYPE_CHECKING:
     from rtmem.agent.offload.middleware import PointerMiddleware
@@ -41,8 +45,9 @@ def __getattr__(name: str) -> Any:
     try:
         from rtmem.agent.offload.middleware import PointerMiddleware
     except ModuleNotFoundError as exc:
-        raise ConfigError(
+        raise ExtraMissingError(
             "PointerMiddleware is for the agents of LangChain, which is not installed: pip install 'rtmem[agent]', or "
-            "wrap your tools with ToolPointers"
+            "wrap your tools with ToolPointers",
+            extra="agent",
         ) from exc
     return PointerMiddleware

@@ -22,13 +22,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rtmem.agent.recall.messages import awith_memory, episode_node, recall_node, with_memory
-from rtmem.agent.recall.reading import Recalled
-from rtmem.agent.recall.recall import Recall
-from rtmem.agent.recall.tools import model_tools
-from rtmem.agent.recall.writing import Episode
-from rtmem.agent.served import Served
-from rtmem.errors import ConfigError
+from rtmem.embedding.extras import imported
+
+imported("langgraph.types", "agent")  # says which extra is missing, where it is
+imported("redisvl.schema", "memory")
+
+from rtmem.agent.recall.messages import awith_memory, episode_node, recall_node, with_memory  # noqa: E402
+from rtmem.agent.recall.reading import Recalled  # noqa: E402
+from rtmem.agent.recall.recall import Recall  # noqa: E402
+from rtmem.agent.recall.tools import model_tools  # noqa: E402
+from rtmem.agent.recall.writing import Episode  # noqa: E402
+from rtmem.agent.served import Served  # noqa: E402
+from rtmem.errors import ExtraMissingError  # noqa: E402
 
 if TYPE_CHECKING:
     from rtmem.agent.recall.middleware import RecallMiddleware
@@ -54,8 +59,9 @@ def __getattr__(name: str) -> Any:
     try:
         from rtmem.agent.recall.middleware import RecallMiddleware
     except ModuleNotFoundError as exc:
-        raise ConfigError(
+        raise ExtraMissingError(
             "RecallMiddleware is for the agents of LangChain, which is not installed: pip install 'rtmem[agent]', or "
-            "use recall_node and model_tools in a graph of your own"
+            "use recall_node and model_tools in a graph of your own",
+            extra="agent",
         ) from exc
     return RecallMiddleware
