@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.base.id import uuid6
@@ -45,6 +45,10 @@ ACTIONS += [f"broken {action}" for action in BREAKABLE]
 steps = st.lists(
     st.tuples(st.sampled_from(ACTIONS), st.integers(0, 7), st.integers(0, 11), st.integers(0, 11)), max_size=25
 )
+
+# A copy of a copy replaces the thread, with the same checkpoints and other numbers of their pieces, behind the back of
+# a saver that remembers it.
+COPIED_BACK: list[Step] = [("put", 1, 9, 7), ("broken copy", 7, 2, 11), ("copy", 6, 3, 7), ("put", 1, 6, 9)]
 
 
 @dataclass
@@ -285,6 +289,7 @@ def worlds(
 
 
 @settings(max_examples=50, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(steps=COPIED_BACK)
 @given(steps=steps)
 def test_any_history_reads_as_on_plain_dicts_and_leaves_no_damage(
     worlds: tuple[list[AnySaver], list[AnySaver], Savers, bool], steps: list[Step]

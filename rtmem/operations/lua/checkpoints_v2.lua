@@ -879,6 +879,9 @@ local function import(keys, argv)
   local early = redis.call('HGET', c, 'e')
   while at <= #argv do
     local member, r, tasks = argv[at], unpack_record(argv[at + 1]), cmsgpack.unpack(argv[at + 2])
+    -- Its pieces have other numbers: who holds it by its old nonce, because it was copied from here once, must not build
+    -- on it.
+    r.nonce = redis.sha1hex(r.nonce .. argv[4] .. ' ' .. argv[5]):sub(1, 16)
     for k = 1, #r.entries, 4 do
       local kind, data = r.entries[k + 2], r.entries[k + 3]
       if kind == 'p' then
