@@ -11,7 +11,8 @@ from tests.cli.commands import environment, rtmem
 
 
 def test_show_prints_every_setting_in_force_as_toml_with_its_reason(tmp_path: Path) -> None:
-    done = rtmem("configs", "show", env=environment(tmp_path, RTMEM_GATEWAY__PORT="8100"))
+    env = environment(tmp_path, RTMEM_GATEWAY__PORT="8100", RTMEM_AGENT__MEMORY="principal")
+    done = rtmem("configs", "show", env=env)
     expected = msgspec.to_builtins(Settings())
     expected["gateway"]["port"] = 8100
     assert tomllib.loads(done.stdout) == expected
