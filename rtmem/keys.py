@@ -5,7 +5,7 @@ meaning to Redis: letters, digits and `-_.~@+=`, anything else as `%XX` of its U
 and two different ids never share a key. All keys of a thread carry the hash tag `{principal/thread_id}`, so one Redis
 Function may touch them all, also in a Cluster.
 
-    rtmem:t:{alice/support-7}:c      hash     checkpoints, pieces, pending writes (operations/lua/checkpoints_v2.lua)
+    rtmem:t:{alice/support-7}:c      hash     checkpoints, pieces, pending writes (operations/lua/checkpoints_v2/)
     rtmem:t:{alice/support-7}:i      zset     checkpoint_id NUL checkpoint_ns, newest last
     rtmem:t:{alice/support-7}:d      string   tombstone of a deleted thread, expires
     rtmem:t:{alice/support-7}:log    stream   events streamed to clients

@@ -1,6 +1,6 @@
 """put, put_writes and get_tuple, of the full and of the shallow saver: one round trip each.
 
-What the bytes look like and what each step does at the server is told in `lua/checkpoints_v2.lua`.
+What the bytes look like and what each step does at the server is told in `lua/checkpoints_v2/`.
 """
 
 from __future__ import annotations

@@ -15,12 +15,16 @@ from rtmem.errors import FunctionMissingError
 from rtmem.steps import Argument, Batch, Command, Lane, Steps
 
 _LIBRARIES = {
-    "rtmem_v2_checkpoint": "checkpoints_v2.lua",
-    "rtmem_v2_pointers": "pointers_v2.lua",
-    "rtmem_v1_memories": "memories_v1.lua",
-    "rtmem_v1_facts": "facts_v1.lua",
-    "rtmem_v1_reindex": "reindex_v1.lua",
-    "rtmem_v1_transfer": "transfer_v1.lua",
+    "rtmem_v2_checkpoint": "checkpoints_v2",
+    "rtmem_v2_pointers": "pointers_v2",
+    "rtmem_v1_memories": "memories_v1",
+    "rtmem_v1_facts": "facts_v1",
+    "rtmem_v1_reindex": "reindex_v1",
+    "rtmem_v1_transfer": "transfer_v1",
+}
+# A long library is a folder. Its files are one chunk of Lua, in this order: what is local in one serves those after it.
+_PARTS = {
+    "checkpoints_v2": ("records", "pending_writes", "reading", "putting", "deleting", "copying", "inspecting"),
 }
 _CALLS = ("FCALL", "FCALL_RO")
 
@@ -101,4 +105,6 @@ def _load(commands: Sequence[Command]) -> Steps[None]:
 def library_of(name: str) -> str:
     """Source of the library that holds function `name`."""
     prefix = next(prefix for prefix in _LIBRARIES if name.startswith(prefix))
-    return files("rtmem.operations").joinpath("lua", _LIBRARIES[prefix]).read_text("utf-8")
+    library, lua = _LIBRARIES[prefix], files("rtmem.operations").joinpath("lua")
+    names = [f"{library}/{part}.lua" for part in _PARTS.get(library, ())] or [f"{library}.lua"]
+    return "\n".join(lua.joinpath(name).read_text("utf-8") for name in names)

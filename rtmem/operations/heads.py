@@ -25,7 +25,7 @@ class Channel:
     """One channel of a remembered head, as it is stored."""
 
     version: bytes
-    kind: bytes = b"-"  # as in lua/checkpoints_v2.lua: - i p l
+    kind: bytes = b"-"  # as in lua/checkpoints_v2/: - i p l
     data: bytes = b""  # of an inline value or of the piece that holds the value
     number: int = -1  # of that piece
     image: ListImage | None = None  # of a list in pieces

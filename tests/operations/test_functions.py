@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rtmem.errors import FunctionMissingError, ServerUnavailableError
+from rtmem.operations import functions
 from rtmem.operations.functions import call, library_of
 from tests.scripted import play
 
@@ -53,3 +55,10 @@ def test_every_function_that_is_called_is_registered_in_its_library() -> None:
     for verb in ("put", "put_writes", "list_page", "delete_thread", "skeleton", "forget", "forget_early", "sweep",
                  "delta_history", "export", "reserve", "import", "inspect"):  # fmt: skip
         assert f"'rtmem_v2_checkpoint_{verb}'" in source
+
+
+def test_every_lua_file_is_part_of_a_library() -> None:
+    """A part that nobody lists would be missing at the server, and only when something calls it."""
+    whole = "\n".join(library_of(name) for name in functions._LIBRARIES)
+    for path in (Path(functions.__file__).parent / "lua").rglob("*.lua"):
+        assert path.read_text("utf-8") in whole, path
