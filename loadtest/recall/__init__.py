@@ -17,10 +17,10 @@ from pathlib import Path
 import anyio
 from rich.console import Console
 
+from loadtest.kept_vectors import KeptVectors
 from loadtest.recall import locomo, tables
 from loadtest.recall.findings import find
 from loadtest.recall.picture import write_picture
-from loadtest.recall.vectors import KeptVectors
 from loadtest.servers import redis_server
 from rtmem.drivers import SyncDriver
 from rtmem.embedding import LocalEmbedder
