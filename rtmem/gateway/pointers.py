@@ -30,7 +30,7 @@ from rtmem.errors import (
     TooLargeError,
 )
 from rtmem.gateway import protocol
-from rtmem.operations.pointer_values import JSON
+from rtmem.operations.pointer_media import JSON
 from rtmem.operations.pointers import Opened, open_pointer
 from rtmem.records import Pointer
 

@@ -12,7 +12,8 @@ from typing import Final
 from xxhash import xxh3_128_digest
 
 from rtmem.errors import CorruptRecordError
-from rtmem.operations.pointer_values import Encoded, decompress
+from rtmem.operations.pointer_decoding import decompress
+from rtmem.operations.pointer_values import Encoded
 from rtmem.records import PointerUnit
 
 _HEAD: Final = struct.Struct("<c29sdd")

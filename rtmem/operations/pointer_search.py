@@ -16,7 +16,7 @@ from typing import Any, Final
 import re2
 
 from rtmem.errors import QueryError
-from rtmem.operations.pointer_values import characters_in
+from rtmem.operations.pointer_cuts import characters_in
 from rtmem.records import Match
 
 PATTERN_CHARACTERS_MAX: Final = 1_000

@@ -11,8 +11,9 @@ import orjson
 from rtmem.errors import QueryError, TooLargeError
 from rtmem.operations import pointer_continuations as continuations
 from rtmem.operations.pointer_chunks import COLUMNS
+from rtmem.operations.pointer_decoding import decode, decode_items
 from rtmem.operations.pointer_previews import cut_with_mark
-from rtmem.operations.pointer_values import decode, decode_items, read_table
+from rtmem.operations.pointer_tables import read_table
 from rtmem.operations.pointers import Opened, PointerScope, id_of, look_up
 from rtmem.records import Pointer, PointerUnit, Slice
 from rtmem.steps import Command, Steps

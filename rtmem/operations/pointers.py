@@ -25,8 +25,8 @@ from rtmem.errors import (
 from rtmem.keys import LAYOUT_VERSION, Keys, PointerKeys, check_id, escape
 from rtmem.operations.functions import call
 from rtmem.operations.pointer_chunks import Manifest, Record, corrupt
+from rtmem.operations.pointer_decoding import decode, decode_slices
 from rtmem.operations.pointer_previews import cut
-from rtmem.operations.pointer_values import decode, decode_slices
 from rtmem.records import Pointer, PointerPage, PointerUsage
 from rtmem.steps import Batch, Command, Compute, Steps
 

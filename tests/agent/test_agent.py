@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
         ("langchain", "from rtmem.store.embedders import embedder_of; embedder_of('openai:m', 3)", "agent"),
         ("langchain_openai", "from rtmem.store.embedders import embedder_of; embedder_of('openai:m', 3)", ""),
         ("langchain", "from rtmem.agent.models import load_model; load_model('openai:m')", "model"),
-        ("pyarrow", "from rtmem.operations.pointer_values import read_table; read_table(b'')", "tables"),
+        ("pyarrow", "from rtmem.operations.pointer_tables import read_table; read_table(b'')", "tables"),
     ],
 )
 def test_what_an_extra_brings_is_missed_by_its_name(module: str, statement: str, extra: str) -> None:

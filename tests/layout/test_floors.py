@@ -52,7 +52,8 @@ SHAPES = {
     "aof_watch",
     *("words", "serde", "fingerprints", "messages", "replies", "expiry", "clones"),
     *("memory_items", "transfer_lines", "memory_filters", "fact_items"),
-    *("pointer_values", "pointer_chunks", "pointer_previews", "pointer_continuations", "pointer_fidelity"),
+    *("pointer_values", "pointer_cuts", "pointer_tables", "pointer_objects", "pointer_media", "pointer_decoding"),
+    *("pointer_chunks", "pointer_previews", "pointer_continuations"),
 }
 
 IO_LIBRARIES = {"redis", "socket", "asyncio", "anyio", "subprocess", "selectors", "httpx", "websockets"}
