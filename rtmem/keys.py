@@ -21,6 +21,9 @@ Function may touch them all, also in a Cluster.
     rtmem:memory                     hash     which embedder the vectors are of; also the name that leads to the index
     rtmem:memory:again               set      what a reindex has to embed once more (lua/reindex_v1.lua)
     rtmem:memory:pause               list     never there: waiting for it is a way to wait
+    rtmem:c:e:{<tenant>}:<id>        hash     an answer in the cache (lua/cache_v1.lua)
+    rtmem:c:t:{<tenant>}:<what>      several  what is known of all answers of a tenant
+    rtmem:cache:<fingerprint>        index    of the answers' questions, by one embedder
     rtmem:threads:alice              zset     thread_ids of a principal; derived, can be rebuilt
     rtmem:run:alice/<run_id>         set      thread_ids that a run has written to; derived
     rtmem:sweeper                    string   which process frees pointers for the moment, expires
@@ -104,6 +107,19 @@ class PointerKeys:
         return f"{self.chunks}{host}:{number}"
 
 
+@dataclass(frozen=True, slots=True)
+class CacheKeys:
+    """The keys of all cached answers of a principal; in one hash slot, so that a function may touch them all."""
+
+    tenant: str  # 128 bits, as hex: a principal may be long, and nobody has to read it out of a key
+    entries: str  # what the keys of entries begin with
+    books: str  # what the keys of everything else begin with
+
+    def entry(self, entry_id: str) -> str:
+        """Key of one answer."""
+        return self.entries + entry_id
+
+
 def scope_tag(principal: str, path: Sequence[str]) -> str:
     """What stands in the index for everything of `principal` whose namespace begins with `path`: 128 bits, as hex.
 
@@ -153,6 +169,24 @@ class Keys:
         # 128 bits of SHA-256 over (depth, principal, labels, key), each escaped: no two paths are written alike.
         path = "/".join((str(len(namespace)), escape(principal), *map(escape, namespace), escape(key)))
         return f"{self.memories}{{{sha256(path.encode('ascii')).hexdigest()[:32]}}}"
+
+    def cache(self, principal: str) -> CacheKeys:
+        """Keys of the cached answers of `principal`. Raises IdTooLongError."""
+        owner = escape(check_id(principal, "principal"))
+        return self.cache_of(sha256(f"cache:{owner}".encode("ascii")).hexdigest()[:32])
+
+    def cache_of(self, tenant: str) -> CacheKeys:
+        """The same of a tenant that is known by its hash only."""
+        return CacheKeys(tenant, f"{self.cache_entries}{{{tenant}}}:", f"{self.prefix}:c:t:{{{tenant}}}:")
+
+    @property
+    def cache_entries(self) -> str:
+        """What the keys of all cached answers begin with, and no other key: indexes take every hash that does."""
+        return f"{self.prefix}:c:e:"
+
+    def cache_index(self, fingerprint: str) -> str:
+        """The index of cached questions by the vectors of one embedder; without a fingerprint, what all begin with."""
+        return f"{self.prefix}:cache:{fingerprint}"
 
     def fact(self, fact_id: str) -> str:
         """Key of a fact. Its id is a hash, of its owner too (operations/fact_items.py)."""

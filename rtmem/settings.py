@@ -27,6 +27,7 @@ Profile = Literal["ephemeral", "relaxed", "balanced", "durable", "replicated"]
 # Kept by `load`, for everything that people write: a struct made in a program is taken as it is.
 NotNegative: TypeAlias = Annotated[int, Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
+Distance: TypeAlias = Annotated[float, Meta(ge=0, le=2)]  # cosine distance: 0 is the same, 2 the opposite
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65_535)]
 SocketBytes: TypeAlias = Annotated[int, Meta(ge=1, le=2**31 - 1)]  # the kernel's own limit
@@ -166,6 +167,34 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     history_max: Positive = 1_000  # facts in one chain that `history` answers and `forget` follows
 
 
+class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The semantic cache of answers."""
+
+    prefix: str = "rtmem"
+    # How far a question may be from the one that was answered, by the name of the embedder; others: exact hits only.
+    thresholds: dict[str, Distance] = msgspec.field(default_factory=lambda: {"local": 0.1, "multilingual": 0.05})
+    adaptive: bool = True  # whether `report(hit, correct=False)` draws the threshold of an entry tighter
+    candidates_max: Positive = 4  # nearest questions that are shown to the guard
+    text_characters_max: Positive = 2_000  # a longer question hits exactly only: embedders read its beginning
+    lookup_deadline_ms: Positive = 200  # of one look-up, embedding and judge included; after it the model is asked
+    update_deadline_ms: Positive = 2_000  # of one write
+    pause_ms: NotNegative = 1_000  # Redis, or the embedder, is left alone for so long after it has failed
+    ttl_ms: NotNegative = 86_400_000  # of an entry that was given none; 0: it stays
+    refresh_on_hit: bool = False  # whether a hit begins the ttl anew; costs a round trip for each
+    entries_max: Positive = 10_000  # of one tenant; the least valuable are evicted
+    bytes_max: Positive = 64 * 1024 * 1024  # of one tenant, counted as questions, answers, vectors and a share of keys
+    answer_bytes_max: Positive = 256 * 1024  # a larger one is not stored
+    compress_bytes_min: NotNegative = 16 * 1024  # zstd for answers from here on; 0: never
+    lease_ms: Positive = 3_000  # a process that computes and is gone is replaced after so long
+    wait_max_ms: Positive = 60_000  # who waits longer for somebody else's answer asks the model too
+    question_ms_max: Positive = 3_600_000  # an answer that took longer is not stored: floors are kept for so long
+    usage_max: Positive = 256  # hits that this process counts before it tells Redis
+    vectors: Literal["flat", "hnsw"] = "flat"  # of a new index
+    hnsw_links: Positive = 16  # M
+    hnsw_building: Positive = 200  # EF_CONSTRUCTION
+    hnsw_searching: Positive = 64  # EF_RUNTIME
+
+
 Reading = Literal["always", "relevant", "question", "never"]
 
 
@@ -249,6 +278,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     retrieval: Retrieval = Retrieval()
     embedding: Embedding = Embedding()
     memory: Memory = Memory()
+    cache: Cache = Cache()
     recall: Recall = Recall()
     gateway: Gateway = Gateway()
     agent: Agent = Agent()

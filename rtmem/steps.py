@@ -91,6 +91,25 @@ class Embed:
 
     texts: tuple[str, ...]
     what: TextKind = "document"
+    timeout_ms: int | None = (
+        None  # after it an EmbeddingUnavailableError; nothing can stop a blocking driver's embedder
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The caller's own code: a model that is asked, a judge. Answered with a list of one: what `function` returns.
+
+    The async driver awaits that if it is awaitable; the sync driver has a WrongColourError for it. Whatever it raises
+    is thrown into the steps as it is, and so is whatever ends the wait for it (a cancellation, Ctrl-C): steps that
+    hold something while it runs can give it back, and then let the exception rise.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    beside: Callable[[], Generator[Any, list[Any], Any]] | None = None  # run again each `every_ms` while it runs
+    every_ms: int = 1_000
+    timeout_ms: int | None = None  # after it a TimeoutError; nothing can stop a blocking driver's function
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +130,7 @@ class Begun:
     answer: Any  # the driver's own
 
 
-Request: TypeAlias = Batch | Compute | Shared | Embed | Begin | Begun
+Request: TypeAlias = Batch | Compute | Shared | Embed | Call | Begin | Begun
 Steps: TypeAlias = Generator[Request, list[Any], R]
 
 

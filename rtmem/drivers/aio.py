@@ -15,6 +15,7 @@ Cancelling a caller before its batch is written means that nothing happens; afte
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections import deque
 from contextlib import suppress
@@ -28,6 +29,7 @@ from rtmem.drivers.groups import AsyncGroups
 from rtmem.drivers.lanes import ExclusiveLane, Lane
 from rtmem.drivers.sync import backoff_s, retry_allowed
 from rtmem.errors import (
+    EmbeddingUnavailableError,
     InvalidRequestError,
     PersistenceError,
     ReadOnlyReplicaError,
@@ -35,6 +37,7 @@ from rtmem.errors import (
 )
 from rtmem.settings import Redis
 from rtmem.steps import Batch, Begin, Begun, Compute, Embed, Embedder, R, Request, Shared, Steps
+from rtmem.steps import Call as Asked  # `Call` is a batch under way in this folder
 
 YIELD_AFTER_US = 1_000
 """How long slices of computing keep the loop before other tasks have their turn.
@@ -98,6 +101,10 @@ class AsyncDriver:
                         replies = await self._reply(request, embedder, begun)
                 except RtmemError as exc:
                     request = steps.throw(exc)
+                except BaseException as exc:
+                    if not isinstance(request, Asked):
+                        raise
+                    request = steps.throw(exc)
                 else:
                     request = steps.send(replies)
         except StopIteration as stop:
@@ -121,7 +128,26 @@ class AsyncDriver:
             return replies
         if isinstance(request, Embed):
             return await _embed(request, vectors.required(embedder))
+        if isinstance(request, Asked):
+            return [await self._call(request)]
         return await self.answer(request)
+
+    async def _call(self, request: Asked) -> Any:
+        beside = None if request.beside is None else asyncio.create_task(self._beside(request))
+        try:
+            async with asyncio.timeout(None if request.timeout_ms is None else request.timeout_ms / 1000):
+                result = request.function(*request.args)
+                return await result if inspect.isawaitable(result) else result
+        finally:
+            if beside is not None:
+                beside.add_done_callback(_heard)
+                beside.cancel()
+
+    async def _beside(self, request: Asked) -> None:
+        assert request.beside is not None, "a call without steps beside it needs no task"
+        while True:
+            await asyncio.sleep(request.every_ms / 1000)
+            await self.run(request.beside())
 
     async def answer(self, request: Batch | Compute | Shared) -> list[Any]:
         """The replies to one request. Retries idempotent batches after a lost connection, inside one deadline."""
@@ -206,12 +232,19 @@ class AsyncDriver:
 async def _embed(request: Embed, embedder: Embedder) -> list[Any]:
     if not request.texts:
         return []
-    with vectors.failing_as_told(embedder):
-        answer = await embedder.aembed(request.texts, request.what)
+    try:
+        async with asyncio.timeout(None if request.timeout_ms is None else request.timeout_ms / 1000):
+            with vectors.failing_as_told(embedder):
+                answer = await embedder.aembed(request.texts, request.what)
+    except TimeoutError:
+        raise EmbeddingUnavailableError(
+            f"embedder {embedder.name!r} took longer than the {request.timeout_ms} ms that were left",
+            embedder=embedder.name,
+        ) from None
     return vectors.rows(answer, len(request.texts), embedder)
 
 
-def _heard(task: asyncio.Task[list[Any]]) -> None:
+def _heard(task: asyncio.Task[Any]) -> None:
     # An error that nobody waits for any more is no news to the log.
     if not task.cancelled():
         task.exception()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import queue
 import select
 import socket
 import ssl
+import threading
 import time
 from collections import deque
 from typing import Any
@@ -23,9 +25,10 @@ from rtmem.errors import (
     ReadOnlyReplicaError,
     RtmemError,
     ServerUnavailableError,
+    WrongColourError,
 )
 from rtmem.settings import Redis
-from rtmem.steps import Batch, Begin, Begun, Compute, Embed, Embedder, R, Request, Shared, Steps
+from rtmem.steps import Batch, Begin, Begun, Call, Compute, Embed, Embedder, R, Request, Shared, Steps
 
 _READ_BYTES = 256 * 1024
 _PIECES_AT_ONCE = 64  # of one sendmsg; Linux takes 1,024
@@ -76,6 +79,10 @@ class SyncDriver:
                     replies = self.answer(request) if isinstance(request, Batch) else self._reply(request, embedder)
                 except RtmemError as exc:
                     request = steps.throw(exc)
+                except BaseException as exc:
+                    if not isinstance(request, Call):
+                        raise
+                    request = steps.throw(exc)
                 else:
                     request = steps.send(replies)
         except StopIteration as stop:
@@ -91,7 +98,26 @@ class SyncDriver:
             return self._reply(request.answer, embedder)
         if isinstance(request, Embed):
             return _embed(request, vectors.required(embedder))
+        if isinstance(request, Call):
+            return [self._call(request)]
         return self.answer(request)
+
+    def _call(self, request: Call) -> Any:
+        if request.beside is None:
+            return _called(request)
+        ended = threading.Event()
+        beside = threading.Thread(target=self._beside, args=(request, ended), daemon=True)
+        beside.start()
+        try:
+            return _called(request)
+        finally:
+            ended.set()
+            beside.join()
+
+    def _beside(self, request: Call, ended: threading.Event) -> None:
+        assert request.beside is not None, "a call without steps beside it needs no thread"
+        while not ended.wait(request.every_ms / 1000):
+            self.run(request.beside())
 
     def answer(self, request: Batch | Compute | Shared) -> list[Any]:
         """The replies to one request. Retries idempotent batches after a lost connection, inside one deadline."""
@@ -144,6 +170,18 @@ def _embed(request: Embed, embedder: Embedder) -> list[Any]:
     with vectors.failing_as_told(embedder):
         answer = embedder.embed(request.texts, request.what)
     return vectors.rows(answer, len(request.texts), embedder)
+
+
+def _called(request: Call) -> Any:
+    result = request.function(*request.args)
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise WrongColourError(
+            f"{getattr(request.function, '__qualname__', request.function)!s:.100} returned something to await, and "
+            "this call blocks: give a plain function, or use the class whose name begins with Async"
+        )
+    return result
 
 
 def retry_allowed(exc: RtmemError, batch: Batch) -> bool:

@@ -19,6 +19,7 @@ _LIBRARIES = {
     "rtmem_v2_pointers": "pointers_v2",
     "rtmem_v1_memories": "memories_v1",
     "rtmem_v1_facts": "facts_v1",
+    "rtmem_v1_cache": "cache_v1",
     "rtmem_v1_reindex": "reindex_v1",
     "rtmem_v1_transfer": "transfer_v1",
 }
@@ -39,6 +40,7 @@ def call(
     beside: Sequence[Command] = (),
     lane: Lane = "auto",
     read_only: bool = False,
+    timeout_ms: int | None = None,
 ) -> Steps[Any]:
     """Call function `name` and return its raw reply; `beside` are commands that travel in the same round trip.
     Commands `before` run with the function as one transaction; those `ahead` only come before it.
@@ -46,7 +48,15 @@ def call(
     Redis: 1 round trip, 2 with both `before` and `beside`; 2 more when a server is met that lacks the library.
     """
     replies = yield from call_with(
-        name, keys, args, before=before, ahead=ahead, beside=beside, lane=lane, read_only=read_only
+        name,
+        keys,
+        args,
+        before=before,
+        ahead=ahead,
+        beside=beside,
+        lane=lane,
+        read_only=read_only,
+        timeout_ms=timeout_ms,
     )
     return replies[0]
 
@@ -61,14 +71,15 @@ def call_with(
     beside: Sequence[Command] = (),
     lane: Lane = "auto",
     read_only: bool = False,
+    timeout_ms: int | None = None,
 ) -> Steps[list[Any]]:
     """Like `call`, and return the replies of the commands `beside` too, behind that of the function."""
     command: Command = ("FCALL_RO" if read_only else "FCALL", name, len(keys), *keys, *args)
     if before:
         # A transaction must stay in one slot of a Cluster, and the commands beside are about other keys.
-        batch = Batch((*before, command), atomic=True, lane=lane)
+        batch = Batch((*before, command), atomic=True, lane=lane, timeout_ms=timeout_ms)
     else:
-        batch = Batch((*ahead, command, *beside), lane=lane)
+        batch = Batch((*ahead, command, *beside), lane=lane, timeout_ms=timeout_ms)
     try:
         replies = yield batch
     except FunctionMissingError:

@@ -15,8 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from hashlib import blake2b
 from typing import Any, Final
 
 from redisvl.schema import IndexSchema
@@ -27,6 +25,7 @@ from rtmem.keys import Keys
 from rtmem.operations.functions import call
 from rtmem.operations.memory_filters import as_path, number_field
 from rtmem.operations.memory_items import SEPARATOR
+from rtmem.operations.vector_fields import field_words, is_lost, name_of, short, vector_attributes
 from rtmem.steps import Argument, Batch, Embedder, R, Steps
 
 LOOK_AGAIN_S: Final = 1.0
@@ -76,10 +75,7 @@ class Index:
     @property
     def embedder_name(self) -> str:
         """Whose vectors it holds, for people: what [embedding] model calls it, where that can be said."""
-        if self.embedder is None:
-            return ""
-        setting: str = getattr(self.embedder, "setting", "")
-        return setting or self.embedder.name
+        return "" if self.embedder is None else name_of(self.embedder)
 
     @property
     def dims(self) -> int:
@@ -90,14 +86,6 @@ class Index:
     def vector_field(self) -> str:
         """Where the vectors of this store's embedder are."""
         return f"vector_{self.fingerprint}"
-
-
-@lru_cache(maxsize=64)
-def short(fingerprint: str) -> str:
-    """A fingerprint as letters and digits, at most 16 of them, so that it can be part of a name."""
-    if len(fingerprint) <= 16 and fingerprint.isascii() and fingerprint.isalnum():
-        return fingerprint
-    return blake2b(fingerprint.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 # The schema ----------------------------------------------------------------------------------------------------------
@@ -120,31 +108,12 @@ def schema(index: Index, name: str) -> IndexSchema:
     numbers = dict.fromkeys(number_field(as_path(path)) for path in index.settings.numbers)
     fields += [{"name": number, "type": "numeric"} for number in numbers]
     if index.embedder is not None:
-        fields.append({"name": index.vector_field, "type": "vector", "attrs": _vector_attributes(index)})
+        fields.append(
+            {"name": index.vector_field, "type": "vector", "attrs": vector_attributes(index.dims, index.settings)}
+        )
     # No stopwords: RediSearch 2.10 crashes on an OR of three terms that begins with two of them.
     head = {"name": name, "prefix": index.keys.memories, "storage_type": "hash", "stopwords": []}
     return IndexSchema.from_dict({"index": head, "fields": fields})
-
-
-def _vector_attributes(index: Index) -> dict[str, Any]:
-    attributes: dict[str, Any] = {"dims": index.dims, "distance_metric": "cosine", "datatype": "float32"}
-    if index.settings.vectors == "flat":
-        return {**attributes, "algorithm": "flat"}
-    return {
-        **attributes,
-        "algorithm": "hnsw",
-        "m": index.settings.hnsw_links,
-        "ef_construction": index.settings.hnsw_building,
-        "ef_runtime": index.settings.hnsw_searching,
-    }
-
-
-def _field_words(made: IndexSchema) -> list[tuple[str, list[Argument]]]:
-    """Each field of a schema: its name, and what FT.CREATE and FT.ALTER call it."""
-    return [
-        (name, [str(getattr(word, "value", word)) for word in each.as_redis_field().redis_args()])
-        for name, each in made.fields.items()
-    ]
 
 
 def _create_words(index: Index, fields: Sequence[tuple[str, list[Argument]]]) -> list[Argument]:
@@ -161,7 +130,7 @@ def create_words(index: Index, beside: Iterable[tuple[str, str, str]]) -> list[A
         beside: name, type and algorithm of fields that another index has: numbers that other stores ask for are taken
             over.
     """
-    fields = _field_words(schema(index, index.alias))
+    fields = field_words(schema(index, index.alias))
     known = {name for name, _ in fields}
     fields += [(name, [name, "NUMERIC"]) for name, kind, _ in beside if kind == "NUMERIC" and name not in known]
     return _create_words(index, fields)
@@ -181,7 +150,7 @@ def setup(index: Index) -> Steps[bool]:
     """
     name = f"{index.alias}:1"
     made = schema(index, name)
-    fields = _field_words(made)
+    fields = field_words(made)
     create = _create_words(index, fields)
     args: list[Argument] = [name, index.fingerprint, index.dims, index.embedder_name, len(create), *create]
     for field_name, words in fields:
@@ -213,7 +182,7 @@ def with_index(index: Index, ask: Callable[[], Steps[R]]) -> Steps[R]:
     try:
         return (yield from ask())
     except CommandError as exc:
-        if not _is_lost(exc):
+        if not is_lost(exc):
             raise
         yield from _again(index)
         return (yield from ask())
@@ -223,11 +192,6 @@ def note_ready(index: Index, due: bool, ready: bytes) -> None:
     """Remember what a function said about the index. `due`: it was asked."""
     if due:
         index.state.is_ready, index.state.looked_s = ready == b"1", index.state.clock()
-
-
-def _is_lost(exc: CommandError) -> bool:
-    text = str(exc).lower()
-    return "no such index" in text or "unknown index" in text or "index_not_found" in text
 
 
 def _again(index: Index) -> Steps[None]:

@@ -172,7 +172,7 @@ def _indexed(state: MemoryState) -> list[tuple[str, str]]:
 def _stranger(place: Place, state: MemoryState) -> list[tuple[str, str]]:
     """Whether the embedder of the settings is another one than that of the index."""
     from rtmem.embedding import from_settings
-    from rtmem.operations.vector_index import short
+    from rtmem.operations.vector_fields import short
 
     embedding = place.settings().embedding
     try:

@@ -1,0 +1,207 @@
+"""The cache of answers, awaited: one line per verb, the algorithms are in `rtmem.operations`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from rtmem import settings as all_settings
+from rtmem.cache.base import AnswerCache, checked_url
+from rtmem.drivers import AsyncDriver
+from rtmem.operations import cache_flights, cache_upkeep, semantic_cache
+from rtmem.operations.cache_answers import Unwanted
+from rtmem.operations.cache_prompts import CacheScope, Prompt
+from rtmem.operations.cache_records import (
+    CacheEntry,
+    CachePage,
+    CachePolicy,
+    CacheStats,
+    Explanation,
+    Guard,
+    Hit,
+    Judge,
+    Outcome,
+    Written,
+)
+from rtmem.steps import Embedder, R, Steps
+
+
+class AsyncSemanticCache(AnswerCache):
+    """Answers for one principal. Awaiting; see `rtmem.cache` for all verbs.
+
+    Args:
+        redis_url: redis://, rediss://, unix:// or redis+sentinel://; by meaning only with the query engine; no Cluster.
+        driver: an AsyncDriver to share, instead of a URL.
+        embedder: who turns questions into vectors; without one, only the very same question hits.
+        principal: whose answers; nothing in a message can change it.
+        guard: compares a question with one that was answered, and refuses what differs in a number, a name, a
+            negation...; True: rtmem's own (English and Russian), False: none.
+        judge: asked last, with (question, cached question, answer), whether the answer serves; may be awaited.
+        policy: looks at each entry before it is stored, and may change or refuse it (WriteRefusedError).
+        serde: how answers are written; LangGraph's JsonPlusSerializer.
+        settings: section [cache].
+        redis: deadlines and connections, with a URL.
+    """
+
+    def __init__(
+        self,
+        redis_url: str | None = None,
+        *,
+        driver: AsyncDriver | None = None,
+        embedder: Embedder | None = None,
+        principal: str = "",
+        guard: Guard | bool = True,
+        judge: Judge | None = None,
+        policy: CachePolicy | None = None,
+        serde: SerializerProtocol | None = None,
+        settings: all_settings.Cache | None = None,
+        redis: all_settings.Redis | None = None,
+    ) -> None:
+        super().__init__(
+            embedder=embedder,
+            principal=principal,
+            guard=guard,
+            judge=judge,
+            policy=policy,
+            serde=serde,
+            settings=settings,
+            wait=_wait,
+        )
+        self._owns_driver = driver is None
+        self._driver = driver or AsyncDriver.lazy(checked_url(redis_url), redis)
+
+    @classmethod
+    @asynccontextmanager
+    async def from_conn_string(cls, redis_url: str | None = None, **options: Any) -> AsyncIterator[Self]:
+        """A cache for the length of an async with block; options as for the class."""
+        cache = cls(redis_url, **options)
+        try:
+            yield cache
+        finally:
+            await cache.aclose()
+
+    @property
+    def driver(self) -> AsyncDriver:
+        """The connections, to share."""
+        return self._driver
+
+    async def aclose(self) -> None:
+        """Tell Redis of hits it does not know of, and close the connections, unless the driver was given."""
+        await self.run(semantic_cache.tell_all_usage(self.context))
+        if self._owns_driver:
+            await self._driver.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    async def run(self, steps: Steps[R]) -> R:
+        """Run steps of your own over the same connections: `cache.run(operation(cache.context, ...))`."""
+        return await self._driver.run(steps, self.embedder)
+
+    async def lookup(self, prompt: Prompt, scope: CacheScope) -> Hit | None:
+        """See operations.semantic_cache.lookup."""
+        return await self.run(semantic_cache.lookup(self.context, prompt, scope))
+
+    async def explain(self, prompt: Prompt, scope: CacheScope) -> Explanation:
+        """See operations.semantic_cache.explain."""
+        return await self.run(semantic_cache.explain(self.context, prompt, scope))
+
+    async def update(
+        self,
+        prompt: Prompt,
+        answer: Any,
+        scope: CacheScope,
+        *,
+        tags: Collection[str] = (),
+        ttl_ms: int | None = None,
+        took_ms: int = 0,
+        allow: Collection[Unwanted] = (),
+    ) -> Written:
+        """See operations.semantic_cache.update."""
+        return await self.run(
+            semantic_cache.update(
+                self.context, prompt, answer, scope, tags=tags, ttl_ms=ttl_ms, took_ms=took_ms, allow=allow
+            )
+        )
+
+    async def get_or_compute(
+        self,
+        prompt: Prompt,
+        scope: CacheScope,
+        compute: Callable[[], Any],
+        *,
+        tags: Collection[str] = (),
+        ttl_ms: int | None = None,
+        allow: Collection[Unwanted] = (),
+    ) -> Outcome:
+        """See operations.cache_flights.get_or_compute."""
+        return await self.run(
+            cache_flights.get_or_compute(self.context, prompt, scope, compute, tags=tags, ttl_ms=ttl_ms, allow=allow)
+        )
+
+    async def invalidate(
+        self,
+        *,
+        key: tuple[Prompt, CacheScope] | None = None,
+        entry_id: str | None = None,
+        tag: str | None = None,
+        scope: CacheScope | None = None,
+        model: str | None = None,
+        older_than_ms: int | None = None,
+        everything: bool = False,
+    ) -> int:
+        """See operations.cache_upkeep.invalidate."""
+        return await self.run(
+            cache_upkeep.invalidate(
+                self.context,
+                key=key,
+                entry_id=entry_id,
+                tag=tag,
+                scope=scope,
+                model=model,
+                older_than_ms=older_than_ms,
+                everything=everything,
+            )
+        )
+
+    async def report(self, hit_id: str, correct: bool) -> bool:
+        """See operations.semantic_cache.report."""
+        return await self.run(semantic_cache.report(self.context, hit_id, correct))
+
+    async def stats(self) -> CacheStats:
+        """See operations.cache_upkeep.stats."""
+        return await self.run(cache_upkeep.stats(self.context))
+
+    async def entries(
+        self,
+        *,
+        tag: str | None = None,
+        scope: CacheScope | None = None,
+        model: str | None = None,
+        limit: int = 20,
+        continuation: str = "",
+    ) -> CachePage:
+        """See operations.cache_upkeep.entries."""
+        return await self.run(
+            cache_upkeep.entries(
+                self.context, tag=tag, scope=scope, model=model, limit=limit, continuation=continuation
+            )
+        )
+
+    async def entry(self, entry_id: str) -> CacheEntry | None:
+        """See operations.cache_upkeep.entry."""
+        return await self.run(cache_upkeep.entry(self.context, entry_id))
+
+
+async def _wait(flight: Future[Any], seconds: float) -> bool:
+    # Neither the end of this wait nor its cancellation ends what others wait for.
+    done, _ = await asyncio.wait((asyncio.wrap_future(flight),), timeout=seconds)
+    return bool(done)

@@ -1,0 +1,124 @@
+"""What both colours share: whose answers they are, how they are kept, who compares questions."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from importlib import import_module
+from typing import Final, Self
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from rtmem import settings as all_settings
+from rtmem.errors import ConfigError, UnsupportedError
+from rtmem.keys import Keys, check_id
+from rtmem.operations.cache_index import CacheIndex
+from rtmem.operations.cache_records import CachePolicy, Guard, Judge
+from rtmem.operations.cache_state import CacheContext, CacheState, Waiting, accept_all
+from rtmem.operations.serde import Serde
+from rtmem.steps import Embedder
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class AnswerCache:
+    """Common part of the caches. It holds no connection: the driver does."""
+
+    def __init__(
+        self,
+        *,
+        embedder: Embedder | None,
+        principal: str,
+        guard: Guard | bool,
+        judge: Judge | None,
+        policy: CachePolicy | None,
+        serde: SerializerProtocol | None,
+        settings: all_settings.Cache | None,
+        wait: Waiting,
+    ) -> None:
+        if embedder is not None and not (hasattr(embedder, "fingerprint") and hasattr(embedder, "aembed")):
+            raise ConfigError(
+                f"embedder is a {type(embedder).__name__}, which tells nobody what makes its vectors different from "
+                "others: use rtmem.embedding.from_settings(), or LangChainEmbedder around LangChain's Embeddings"
+            )
+        kept = settings or all_settings.Cache()
+        keys = Keys(kept.prefix)
+        self.context = CacheContext(
+            principal=check_id(principal, "principal"),
+            all_keys=keys,
+            serde=Serde(serde or JsonPlusSerializer(), kept.compress_bytes_min),
+            settings=kept,
+            index=None if embedder is None else CacheIndex(keys, kept, embedder),
+            guard=_guard_of(guard),
+            judge=judge,
+            policy=policy or accept_all,
+            state=CacheState(kept),
+            wait=wait,
+        )
+        if embedder is not None and self.context.threshold is None:
+            assert self.context.index is not None, "with an embedder there is an index"
+            _logger.warning(
+                "the cache gives exact hits only: [cache] thresholds has no distance for embedder %r; "
+                "`rtmem cache calibrate pairs.csv` finds one",
+                self.context.index.embedder_name,
+            )
+
+    @property
+    def principal(self) -> str:
+        """Whose answers these are."""
+        return self.context.principal
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """Who turns questions into vectors."""
+        return None if self.context.index is None else self.context.index.embedder
+
+    @property
+    def settings(self) -> all_settings.Cache:
+        """Section [cache]."""
+        return self.context.settings
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often what happened in this process, all that are bound to other principals included.
+
+        exact, semantic, miss: how look-ups ended. paused, unavailable, loading, deadline, full, failed: why Redis did
+        not answer one. too_late, embedding_failed, no_engine: why questions were not compared. refused_<reason>,
+        refused_judge, guard_failed, judge_failed: why a near question's answer was not taken. stored,
+        unstored_<reason>, computed: what became of answers.
+        """
+        return self.context.state.counts.read()
+
+    def bind(self, principal: str) -> Self:
+        """This cache for another principal: same connections, other answers. Raises IdTooLongError."""
+        clone = copy.copy(self)
+        clone.context = self.context.bound(principal)
+        clone._owns_driver = False
+        return clone
+
+    _owns_driver: bool
+
+
+def _guard_of(guard: Guard | bool) -> Guard | None:
+    if callable(guard):
+        return guard
+    if guard is True:
+        # By name, so that a cache with a guard of one's own does not load the words of this one.
+        compare: Guard = import_module("rtmem.operations.lexical_guard").compare
+        return compare
+    if guard is False:
+        return None
+    raise ConfigError(f"guard is {guard!r:.100}: True, False, or a function of two questions")
+
+
+def checked_url(redis_url: str | None) -> str:
+    """The address of a Redis that can keep answers. Raises ConfigError, UnsupportedError."""
+    if not redis_url:
+        raise ConfigError("give redis_url or driver; `rtmem up --redis-only` runs an embedded Redis")
+    if redis_url.startswith("redis+cluster:"):
+        raise UnsupportedError(
+            "answers cannot be kept in a Redis Cluster, whose query engine sees one node only: give a standalone "
+            "Redis, or one behind Sentinel"
+        )
+    return redis_url

@@ -1,0 +1,163 @@
+"""Which answers must not be stored: errors, refusals, what was cut off, calls of tools, nothing at all.
+
+A refusal is a model's own affair (its mood, its filter), an error passes, and the rest of a truncated answer is missing
+for whoever gets it next. Models say most of it in metadata; refusals mostly in words, and then at their beginning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import Generation
+
+Unwanted: TypeAlias = Literal["error", "refusal", "truncated", "tool_calls", "empty"]
+UNWANTED: Final[tuple[str, ...]] = get_args(Unwanted)
+
+_ENDINGS: Final = {
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length", "incomplete"), "truncated"),
+    **dict.fromkeys(("model_context_window_exceeded", "pause_turn"), "truncated"),
+    **dict.fromkeys(("content_filter", "content_filtered", "guardrail_intervened", "safety"), "truncated"),
+    **dict.fromkeys(("recitation", "blocklist", "prohibited_content", "spii"), "truncated"),
+    **dict.fromkeys(("tool_calls", "tool_use", "function_call", "tool_call"), "tool_calls"),
+    **dict.fromkeys(("error", "failed", "malformed_function_call"), "error"),
+    "refusal": "refusal",
+}
+"""What a provider says of the end of an answer -> why it is not stored."""
+
+_ENDING_NAMES: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+_DEPTH_MAX: Final = 4
+_BEGINNING: Final = 400  # characters in which a refusal says that it is one
+
+_APOLOGY_EN: Final = (
+    r"(?:i(?:'|’)?m\s+(?:really\s+|very\s+|so\s+)?sorry|i\s+am\s+(?:really\s+)?sorry|sorry|i\s+apologi[sz]e|apologies"
+    r"|unfortunately|regrettably)"
+)
+_CANNOT_EN: Final = (
+    r"i(?:\s+(?:just|simply|really))?\s*(?:\s+can(?:'|’)?t|\s+cannot|\s+can\s+not|\s+won(?:'|’)?t|\s+will\s+not"
+    r"|(?:'|’)?m\s+(?:not\s+able|unable|not\s+allowed|not\s+permitted|not\s+comfortable)(?:\s+to)?"
+    r"|\s+am\s+(?:not\s+able|unable|not\s+allowed|not\s+permitted)(?:\s+to)?|\s+must\s+(?:decline|refuse)(?:\s+to)?"
+    r"|\s+have\s+to\s+(?:decline|refuse)(?:\s+to)?)"
+)
+_DO_EN: Final = (
+    r"(?:help|assist|answer|provide|comply|fulfil|fulfill|discuss|share|generate|create|write|produce|give|offer|engage"
+    r"|support|participate|respond|continue|complete|do\s+that|do\s+this|process\s+(?:this|that|your)|talk\s+about"
+    r"|access|browse|open|see|view|predict|disclose|reveal)"
+)
+_REFUSALS: Final = re.compile(
+    "|".join(
+        (
+            rf"^\W*{_APOLOGY_EN}\b[^.!?\n]{{0,40}}?\b{_CANNOT_EN}\b",
+            rf"^\W*(?:as\s+an?\s+(?:ai|artificial|large\s+language|language)\b[^.!?\n]{{0,80}}?)?\b{_CANNOT_EN}\s+{_DO_EN}\b",
+            r"^\W*as\s+an?\s+(?:ai|artificial|large\s+language|language)\b[^.!?\n]{0,80}?\bi\s+(?:do\s+not|don(?:'|’)?t)\b",
+            r"^\W*(?:i(?:'|’)m|i\s+am)\s+(?:declining|refusing)\b",
+            r"^\W*(?:this|that|your)\s+request\s+(?:violates|goes\s+against|can(?:no|')t\s+be)",
+            # Russian: apology and inability, or inability to help, tell, do.
+            r"^\W*(?:извини(?:те)?|прости(?:те)?|к\s+сожалению|сожалею|мне\s+(?:очень\s+)?жаль)\b[^.!?\n]{0,40}?"
+            r"\b(?:я\s+)?(?:не\s+(?:могу|смогу|в\s+состоянии|имею\s+(?:права|возможности))|вынужден[аы]?\s+отказать)",
+            r"^\W*(?:как\s+(?:ии|искусственный\s+интеллект|(?:большая\s+)?языковая\s+модель|ассистент)\b[^.!?\n]{0,80}?)?"
+            r"\bя\s+не\s+(?:могу|смогу|буду|имею\s+права)\s+(?:вам\s+|тебе\s+|вас\s+|с\s+этим\s+|на\s+это\s+|это\s+|этого\s+)*"
+            r"(?:помо|ответ|отвеч|предостав|выполн|обсужд|сдела|дать|созда|написа|сгенерир|генерир|рассказ|подсказ"
+            r"|поддерж|раскры|показ|продолж)",
+            r"^\W*(?:я\s+)?вынужден[аы]?\s+отказать",
+            r"^\W*(?:этот|ваш|такой)\s+запрос\s+(?:нарушает|противоречит|не\s+может)",
+        )
+    ),
+    re.IGNORECASE,
+)
+_ERRORS: Final = re.compile(
+    r"^\W*(?:traceback \(most recent call last\)|(?:http )?error(?: code)?:? ?[45]\d\d\b|internal server error\b"
+    r"|(?:\d{3} )?(?:service unavailable|bad gateway|gateway time-?out|too many requests)\b"
+    r"|rate limit (?:exceeded|reached)|(?:[a-z]+\.)*[a-z]*(?:error|exception): )",
+    re.IGNORECASE,
+)
+
+
+def unwanted(answer: Any) -> Unwanted | None:
+    """Why an answer must not be stored, or None.
+
+    answer: a text, a message, a Generation or lists of them; anything else may hold messages (what a node returns).
+    """
+    if answer is None:
+        return "empty"
+    if isinstance(answer, BaseException):
+        return "error"
+    found = [reason for part in _parts(answer, 0) if (reason := _of_part(part))]
+    return min(found, key=UNWANTED.index) if found else None
+
+
+def _parts(answer: Any, depth: int) -> Iterator[str | BaseMessage | Generation]:
+    """All texts and messages that make up an answer. Texts inside of dictionaries are data, not what a model says."""
+    if isinstance(answer, str | BaseMessage | Generation):
+        if not (isinstance(answer, str) and depth):
+            yield answer
+    elif depth < _DEPTH_MAX:
+        if isinstance(answer, Mapping):
+            values: Any = answer.values()
+        elif isinstance(answer, list | tuple):
+            values = answer
+        else:
+            values = getattr(answer, "generations", ())
+        for value in values:
+            yield from _parts(value, depth + 1)
+
+
+def _of_part(part: str | BaseMessage | Generation) -> Unwanted | None:
+    if isinstance(part, str):
+        return _of_text(part)
+    if isinstance(part, Generation):
+        message = getattr(part, "message", None)
+        ending = _of_ending(part.generation_info)
+        return ending or (_of_message(message) if isinstance(message, BaseMessage) else _of_text(part.text))
+    return _of_message(part)
+
+
+def _of_message(message: BaseMessage) -> Unwanted | None:
+    if message.type == "tool" and getattr(message, "status", "") == "error":
+        return "error"
+    if message.type not in ("ai", "AIMessageChunk"):
+        return None  # somebody else's words, which travel along
+    extra = message.additional_kwargs
+    if extra.get("refusal"):
+        return "refusal"
+    if (
+        getattr(message, "tool_calls", None)
+        or getattr(message, "invalid_tool_calls", None)
+        or any(extra.get(name) for name in ("tool_calls", "function_call"))
+    ):
+        return "tool_calls"
+    if ending := _of_ending(message.response_metadata):
+        return ending
+    content = message.content
+    blocks = [] if isinstance(content, str) else [block for block in content if isinstance(block, dict)]
+    if any(block.get("type") == "refusal" for block in blocks):
+        return "refusal"
+    if isinstance(content, str):
+        return _of_text(content)
+    texts = [block if isinstance(block, str) else block.get("text") for block in content]
+    text = "".join(each for each in texts if isinstance(each, str))
+    # Images and the like are an answer without a text.
+    return _of_text(text) if text.strip() or not blocks else None
+
+
+def _of_ending(metadata: Mapping[str, Any] | None) -> Unwanted | None:
+    if not metadata:
+        return None
+    if metadata.get("error"):
+        return "error"
+    for name in _ENDING_NAMES:
+        ending = metadata.get(name)
+        if isinstance(ending, str) and (reason := _ENDINGS.get(ending.lower().rpartition(".")[2])):
+            return reason  # type: ignore[return-value]
+    return None
+
+
+def _of_text(text: str) -> Unwanted | None:
+    beginning = text[:_BEGINNING].strip()
+    if not beginning and not text.strip():
+        return "empty"
+    if _ERRORS.match(beginning):
+        return "error"
+    return "refusal" if _REFUSALS.match(beginning) else None

@@ -1,0 +1,224 @@
+"""Computing an answer once for all who ask the same at the same time, in this process and in others.
+
+Who finds no answer joins the flight of this process, or begins it. Who begins it takes a lease at Redis: one process
+computes, and renews its lease while it does; the others wait until they are told how it ended.
+
+    it ended      who waits
+    stored        looks the answer up
+    failed        one of them, the first to take the lease, tries; the others wait for that one
+    alone         the answer is one that nobody else should get: each computes its own, at the same time
+    in silence    the lease ends with its holder: as failed
+
+Where Redis is lost, everyone computes: a cache must not be what keeps an answer away.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from typing import Any, Final
+
+from rtmem.errors import RtmemError
+from rtmem.operations.cache_prompts import CacheScope, Prompt, Question, read_question
+from rtmem.operations.cache_records import Hit, Outcome, Written
+from rtmem.operations.cache_state import UNKNOWN_US, CacheContext
+from rtmem.operations.functions import call
+from rtmem.operations.semantic_cache import check_properties, exact_hit, look, store
+from rtmem.steps import Batch, Call, Steps
+
+STORED: Final = "stored"
+FAILED: Final = "failed"
+ALONE: Final = "alone"
+
+
+def get_or_compute(
+    cache: CacheContext,
+    prompt: Prompt,
+    scope: CacheScope,
+    compute: Callable[[], Any],
+    *,
+    tags: Collection[str] = (),
+    ttl_ms: int | None = None,
+    allow: Collection[str] = (),
+) -> Steps[Outcome]:
+    """The answer to a question: out of the cache, or computed once for all who ask at the same time, and stored.
+
+    Args:
+        compute: the answer; in the async colour it may be awaited. What it raises passes to its caller as it is, and
+            one of those who wait tries in its turn.
+        tags, ttl_ms, allow: see `update`.
+
+    Raises InvalidRequestError, and what `compute` raises. Nothing of Redis or the embedder.
+
+    Redis: that of `lookup` and `update`, and 1 in between to take the lease; 1 every third of `lease_ms` during the
+        computing. Who waits: 1 that blocks until it is over, and 1.
+    """
+    question = read_question(cache.keys.tenant, prompt, scope, cache.settings.text_characters_max)
+    flight = Flight(cache, question, scope, compute, *check_properties(tags, ttl_ms, allow))
+    outcome: Outcome = yield from flight.outcome()
+    return outcome
+
+
+class Flight:
+    """One caller's way to an answer."""
+
+    def __init__(
+        self,
+        cache: CacheContext,
+        question: Question,
+        scope: CacheScope,
+        compute: Callable[[], Any],
+        tags: tuple[str, ...],
+        ttl_ms: int | None,
+        allow: frozenset[str],
+    ) -> None:
+        self.cache = cache
+        self.state = cache.state
+        self.question = question
+        self.scope = scope
+        self.compute = compute
+        self.properties = (tags, ttl_ms, allow)
+        self.waited_s = 0.0
+
+    def outcome(self) -> Steps[Outcome]:
+        """Look up, then lead a flight or wait for one, until there is an answer."""
+        hit = yield from look(self.cache, self.question)
+        flights, entry_id = self.state.flights, self.question.entry_id
+        while hit is None and not self.state.redis_pause.is_on and self._patience_s > 0:
+            mine: Future[str] = Future()
+            other = flights.setdefault(entry_id, mine)
+            if other is mine:
+                return (yield from self._lead(mine))
+            verdict = yield from self._wait_for(other)
+            if verdict in (ALONE, ""):
+                break
+            if verdict == STORED:
+                hit = yield from look(self.cache, self.question)
+        if hit is not None:
+            return self._found(hit)
+        return (yield from self._compute())
+
+    @property
+    def _patience_s(self) -> float:
+        return self.cache.settings.wait_max_ms / 1_000 - self.waited_s
+
+    def _found(self, hit: Hit) -> Outcome:
+        return Outcome(answer=hit.answer, hit=hit, waited_ms=round(self.waited_s * 1_000))
+
+    def _wait_for(self, flight: Future[str]) -> Steps[str]:
+        """How somebody else's flight in this process ends; empty if it takes too long."""
+        since_s = self.state.clock()
+        (done,) = yield Call(self.cache.wait, (flight, self._patience_s))
+        self.waited_s += self.state.clock() - since_s
+        return flight.result() if done else ""
+
+    def _lead(self, flight: Future[str]) -> Steps[Outcome]:
+        """Speak for this process. However it ends, those who wait for it are told."""
+        verdict = FAILED
+        try:
+            outcome, verdict = yield from self._with_lease()
+            return outcome
+        finally:
+            del self.state.flights[self.question.entry_id]
+            flight.set_result(verdict)
+
+    def _with_lease(self) -> Steps[tuple[Outcome, str]]:
+        """An answer, by this process or another, and how others shall take it."""
+        token = secrets.token_hex(8)
+        while self._patience_s > 0:
+            try:
+                reply = yield from self._ask("acquire", token, self.cache.settings.lease_ms)
+                if reply[0] == b"wait":
+                    if (yield from self._wait_for_lease(reply[1], reply[2])) == ALONE:
+                        break
+                    continue
+            except RtmemError as exc:
+                self.state.note(exc)
+                break
+            if reply[0] == b"hit":
+                self.state.counts.add("exact")
+                return self._found(exact_hit(self.cache, self.question, reply[1:])), STORED
+            return (yield from self._hold(token, int(reply[1])))
+        return (yield from self._compute()), ALONE
+
+    def _ask(self, function: str, *args: str | int) -> Steps[Any]:
+        timeout_ms = self.cache.settings.update_deadline_ms
+        name = f"rtmem_v1_cache_{function}"
+        return (yield from call(name, self.cache.function_keys, [self.question.entry_id, *args], timeout_ms=timeout_ms))
+
+    def _wait_for_lease(self, lasts_ms: int, last_id: bytes) -> Steps[str]:
+        """Until the holder says how it ended, or its lease may be over."""
+        since_s = self.state.clock()
+        block_ms = max(1, min(lasts_ms + 1, round(self._patience_s * 1_000)))
+        wake = f"{self.cache.keys.books}wake:{self.question.entry_id}"
+        timeout_ms = block_ms + self.cache.settings.update_deadline_ms
+        try:
+            (reply,) = yield Batch(
+                (("XREAD", "BLOCK", block_ms, "STREAMS", wake, last_id),), lane="blocking", timeout_ms=timeout_ms
+            )
+        finally:
+            self.waited_s += self.state.clock() - since_s
+        return _verdict(reply)
+
+    def _hold(self, token: str, began_us: int) -> Steps[tuple[Outcome, str]]:
+        """Compute with the lease in hand, and give it back whatever happens."""
+        lease_ms = self.cache.settings.lease_ms
+        since_s = self.state.clock()
+        try:
+            (answer,) = yield Call(
+                self.compute, beside=lambda: self._renew(token, lease_ms), every_ms=max(1, lease_ms // 3)
+            )
+        except GeneratorExit:
+            raise  # the steps are dropped, nothing can be asked any more: the lease ends by itself
+        except BaseException:
+            yield from self._release(token, FAILED)
+            raise
+        written = yield from self._store(answer, since_s, began_us, token)
+        verdict = STORED if written.stored else FAILED if written.reason == "invalidated" else ALONE
+        if verdict == ALONE:
+            yield from self._release(token, verdict)  # it was not sent, or that failed; else it took the lease along
+        return self._computed(answer, written), verdict
+
+    def _renew(self, token: str, lease_ms: int) -> Steps[None]:
+        try:
+            yield from self._ask("renew", token, lease_ms)
+        except RtmemError as exc:
+            self.state.note(exc)
+
+    def _release(self, token: str, verdict: str) -> Steps[None]:
+        if self.state.redis_pause.is_on:
+            return
+        try:
+            yield from self._ask("release", token, verdict)
+        except RtmemError as exc:
+            self.state.note(exc)
+
+    def _compute(self) -> Steps[Outcome]:
+        """For this caller alone."""
+        began_us = self.state.open.began_us(self.question.entry_id)
+        since_s = self.state.clock()
+        (answer,) = yield Call(self.compute)
+        written = yield from self._store(answer, since_s, UNKNOWN_US if began_us is None else began_us)
+        return self._computed(answer, written)
+
+    def _store(self, answer: Any, since_s: float, began_us: int, token: str = "") -> Steps[Written]:
+        took_ms = round((self.state.clock() - since_s) * 1_000)
+        self.state.open.began_us(self.question.entry_id)  # this is the answer: the question is open no longer
+        return (
+            yield from store(self.cache, self.question, answer, self.scope, *self.properties, took_ms, began_us, token)
+        )
+
+    def _computed(self, answer: Any, written: Written) -> Outcome:
+        self.state.counts.add("computed")
+        return Outcome(answer=answer, written=written, waited_ms=round(self.waited_s * 1_000))
+
+
+def _verdict(reply: Any) -> str:
+    """What a stream's one new entry says; empty if the wait was over before. RESP2 has lists where RESP3 has a map."""
+    if not reply:
+        return ""
+    ((_, entries),) = reply.items() if isinstance(reply, dict) else reply
+    _, fields = entries[-1]
+    found: bytes = fields[1] if isinstance(fields, list) else fields[b"verdict"]
+    return found.decode()

@@ -1,0 +1,268 @@
+"""Whose answers an operation is about, how they are kept, and what this process remembers of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from rtmem import settings as all_settings
+from rtmem.errors import (
+    DeadlineExceededError,
+    EmbeddingError,
+    ModuleMissingError,
+    RtmemError,
+    ServerFullError,
+    ServerLoadingError,
+    ServerUnavailableError,
+)
+from rtmem.keys import CacheKeys, Keys
+from rtmem.operations.cache_index import CacheIndex
+from rtmem.operations.cache_records import CacheDraft, CachePolicy, Guard, Judge
+from rtmem.operations.serde import Serde
+
+KNOWN_MAX: Final = 65_536
+OPEN_MAX: Final = 16_384
+UNKNOWN_US: Final = 0
+"""Of a question that was asked nobody knows when: all that was invalidated lately was invalidated after it."""
+
+Waiting = Callable[[Future[Any], float], Any]
+"""Waits so many seconds for a future, in the colour of the cache: returns or awaits whether it is done."""
+
+
+class Pause:
+    """Leaves somebody alone for a while after a failure."""
+
+    __slots__ = ("_clock", "_pause_s", "_until_s")
+
+    def __init__(self, pause_ms: int, clock: Callable[[], float]) -> None:
+        self._pause_s = pause_ms / 1_000
+        self._clock = clock
+        self._until_s = -1e9
+
+    def begin(self) -> None:
+        """From now on."""
+        self._until_s = self._clock() + self._pause_s
+
+    @property
+    def is_on(self) -> bool:
+        """Whether not to ask."""
+        return self._clock() < self._until_s
+
+
+class Known:
+    """Entries that this process knows to be stored: their questions are asked exactly before they are embedded."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self) -> None:
+        self._ids: OrderedDict[str, None] = OrderedDict()
+
+    def __contains__(self, entry_id: str) -> bool:
+        return entry_id in self._ids
+
+    def add(self, entry_id: str) -> None:
+        """It is there."""
+        self._ids[entry_id] = None
+        if len(self._ids) > KNOWN_MAX:
+            _drop_oldest(self._ids)
+
+    def discard(self, entry_id: str) -> None:
+        """It is not."""
+        self._ids.pop(entry_id, None)
+
+
+class OpenQuestions:
+    """When questions were asked that found no answer, by the server's clock.
+
+    An answer that was computed before something was invalidated must not be stored after it. Of several who ask the
+    same, the first counts: at worst an answer is not stored that could have been.
+    """
+
+    __slots__ = ("_asked", "_lost")
+
+    def __init__(self) -> None:
+        self._asked: OrderedDict[str, int] = OrderedDict()
+        self._lost = False
+
+    def ask(self, entry_id: str, now_us: int) -> None:
+        """It was asked, and an answer may follow."""
+        self._asked.setdefault(entry_id, now_us)
+        if len(self._asked) > OPEN_MAX:
+            self._lost = True
+            _drop_oldest(self._asked)
+
+    def began_us(self, entry_id: str) -> int | None:
+        """When the question was asked whose answer comes now; None if it was not asked here."""
+        return self._asked.pop(entry_id, UNKNOWN_US if self._lost else None)
+
+
+def _drop_oldest(found: OrderedDict[str, Any]) -> None:
+    with suppress(KeyError):  # another thread took the last one
+        found.popitem(last=False)
+
+
+class Usage:
+    """Hits that Redis was not told of yet, by tenant."""
+
+    __slots__ = ("_hits", "_lock", "_most", "_pending")
+
+    def __init__(self, most: int) -> None:
+        self._lock = threading.Lock()
+        self._most = most
+        self._pending = 0
+        self._hits: dict[str, dict[str, list[int]]] = {}  # tenant -> id -> hits, saved ms
+
+    def add(self, tenant: str, entry_id: str, saved_ms: int) -> bool:
+        """Count a hit. Whether Redis should be told now."""
+        with self._lock:
+            hit = self._hits.setdefault(tenant, {}).setdefault(entry_id, [0, 0])
+            hit[0] += 1
+            hit[1] += saved_ms
+            self._pending += 1
+            return self._pending >= self._most
+
+    def take(self, tenant: str) -> list[str | int]:
+        """What a tenant's hits are, as functions take them; they count as told."""
+        with self._lock:
+            hits = self._hits.pop(tenant, {})
+            self._pending -= sum(hit[0] for hit in hits.values())
+        words: list[str | int] = []
+        for entry_id, (count, saved_ms) in hits.items():
+            words += (entry_id, count, saved_ms)
+        return words
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Who has some."""
+        return tuple(self._hits)
+
+
+class Counts:
+    """How often what happened, from any thread."""
+
+    __slots__ = ("_counts", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, int] = {}
+
+    def add(self, what: str) -> None:
+        """It happened once more."""
+        with self._lock:
+            self._counts[what] = self._counts.get(what, 0) + 1
+
+    def read(self) -> dict[str, int]:
+        """As of now."""
+        with self._lock:
+            return dict(sorted(self._counts.items()))
+
+
+@dataclass(slots=True)
+class CacheState:
+    """What a process remembers; shared by all caches that are bound to other principals."""
+
+    settings: all_settings.Cache
+    clock: Callable[[], float] = time.monotonic
+    redis_pause: Pause = field(init=False)
+    embedder_pause: Pause = field(init=False)
+    usage: Usage = field(init=False)
+    known: Known = field(default_factory=Known)
+    open: OpenQuestions = field(default_factory=OpenQuestions)
+    counts: Counts = field(default_factory=Counts)
+    flights: dict[str, Future[str]] = field(default_factory=dict)  # id -> how its computing here ends
+
+    def __post_init__(self) -> None:
+        self.redis_pause = Pause(self.settings.pause_ms, self.clock)
+        self.embedder_pause = Pause(self.settings.pause_ms, self.clock)
+        self.usage = Usage(self.settings.usage_max)
+
+    def note(self, exc: RtmemError) -> str:
+        """Remember a failure: who is to be left alone, and how often it was. One word for it."""
+        if isinstance(exc, EmbeddingError):
+            what = "embedding_failed"
+            self.embedder_pause.begin()
+        elif isinstance(exc, DeadlineExceededError) and exc.data.get("late"):
+            what = "too_late"
+        elif isinstance(exc, DeadlineExceededError):
+            what = "deadline"
+            self.redis_pause.begin()
+        elif isinstance(exc, ServerLoadingError):
+            what = "loading"
+            self.redis_pause.begin()
+        elif isinstance(exc, ServerUnavailableError):
+            what = "unavailable"
+            self.redis_pause.begin()
+        elif isinstance(exc, ServerFullError):
+            what = "full"
+        elif isinstance(exc, ModuleMissingError):
+            what = "no_engine"
+        else:
+            what = "failed"
+        self.counts.add(what)
+        return what
+
+
+def accept_all(draft: CacheDraft) -> CacheDraft:
+    """The policy that lets everything into the cache."""
+    return draft
+
+
+@dataclass(frozen=True, slots=True)
+class CacheContext:
+    """The cache with the eyes of one principal."""
+
+    principal: str
+    all_keys: Keys
+    serde: Serde
+    settings: all_settings.Cache
+    index: CacheIndex | None
+    guard: Guard | None
+    judge: Judge | None
+    policy: CachePolicy
+    state: CacheState
+    wait: Waiting
+    keys: CacheKeys = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", self.all_keys.cache(self.principal))
+
+    @property
+    def function_keys(self) -> tuple[str, str]:
+        """KEYS of every function."""
+        return (self.keys.entries, self.keys.books)
+
+    @property
+    def threshold(self) -> float | None:
+        """Up to which distance a question may hit; None if nobody said it for this embedder."""
+        return None if self.index is None else self.settings.thresholds.get(self.index.embedder_name)
+
+    def bound(self, principal: str) -> CacheContext:
+        """The same cache with the eyes of another principal. Raises IdTooLongError."""
+        return replace(self, principal=principal)
+
+
+class Deadline:
+    """A moment until which something has to be done."""
+
+    __slots__ = ("_clock", "_end_s")
+
+    def __init__(self, ms: int, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._end_s = clock() + ms / 1_000
+
+    @property
+    def left_ms(self) -> int:
+        """How long it may take yet. Raises DeadlineExceededError when the time is over."""
+        left_ms = int((self._end_s - self._clock()) * 1_000)
+        if left_ms <= 0:
+            raise DeadlineExceededError(
+                "the cache was not asked in time: what came before it (an embedding, a judge) took all of the deadline",
+                late=True,
+            )
+        return left_ms

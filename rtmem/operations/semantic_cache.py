@@ -1,0 +1,427 @@
+"""The cache of answers: look up, explain, store, learn from a report.
+
+A wrong hit is worse than a miss. An answer is taken if it is of the same scope and the question is the very same, or
+near enough, and then only if the guard finds nothing that tells the two apart and the judge, if there is one, agrees.
+Whatever fails on the way is a miss. `lua/cache_v1.lua` has the layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from rtmem.errors import InvalidRequestError, RtmemError, WriteRefusedError
+from rtmem.operations import cache_index
+from rtmem.operations.cache_answers import UNWANTED, unwanted
+from rtmem.operations.cache_index import Near
+from rtmem.operations.cache_prompts import CacheScope, Prompt, Question, link, read_question
+from rtmem.operations.cache_records import CacheDraft, Candidate, Explanation, Hit, Written
+from rtmem.operations.cache_state import UNKNOWN_US, CacheContext, Deadline
+from rtmem.operations.functions import call
+from rtmem.steps import Argument, Batch, Begin, Begun, Call, Command, Embed, Steps
+
+_ROW: Final = ("answer", "created", "took", "tags")
+_TIME: Final[Command] = ("TIME",)
+_ENTRY_BYTES: Final = 700  # of an entry besides what is in it: its key, names of fields, its place in indexes and books
+_TTL_MS_MAX: Final = 10**14
+_TAGS_MAX: Final = 32
+_TAG_CHARACTERS_MAX: Final = 512
+_DRAWN_TIGHTER: Final = 0.9  # of the distance of a wrong hit: the next one must be clearly nearer
+_DISTANCE_MAX: Final = 2.0
+
+
+def lookup(cache: CacheContext, prompt: Prompt, scope: CacheScope) -> Steps[Hit | None]:
+    """The answer to this question, or to one that asks the same.
+
+    None if there is none, and also where Redis or the embedder fail, or need more than `lookup_deadline_ms`: nothing of
+    that is raised (`counts` says what it was). A blocking embedder or judge cannot be interrupted; what comes too late
+    is a miss.
+
+    Raises InvalidRequestError: no scope, or no prompt.
+
+    Redis: exact hit 1 round trip. Semantic hit, or a miss, 2, of which the first happens during the embedding: so 1
+        after it. None while Redis is left alone. 1 more every `usage_max` hits; after each with `refresh_on_hit`.
+    """
+    question = read_question(cache.keys.tenant, prompt, scope, cache.settings.text_characters_max)
+    return (yield from look(cache, question))
+
+
+def look(cache: CacheContext, question: Question) -> Steps[Hit | None]:
+    """`lookup` of a prompt that was read."""
+    state = cache.state
+    if state.redis_pause.is_on:
+        state.counts.add("paused")
+        state.open.ask(question.entry_id, UNKNOWN_US)
+        return None
+    deadline = Deadline(cache.settings.lookup_deadline_ms, state.clock)
+    try:
+        hit = yield from _exact_or_near(cache, question, deadline)
+    except RtmemError as exc:
+        state.note(exc)
+        state.open.ask(question.entry_id, UNKNOWN_US)
+        return None
+    if hit is None:
+        state.counts.add("miss")
+        return None
+    state.counts.add(hit.kind)
+    if state.usage.add(cache.keys.tenant, hit.entry_id, hit.saved_ms) or cache.settings.refresh_on_hit:
+        yield from tell_usage(cache)
+    return hit
+
+
+def _exact_or_near(cache: CacheContext, question: Question, deadline: Deadline) -> Steps[Hit | None]:
+    state, entry_id = cache.state, question.entry_id
+    by_meaning = _compares(cache, question)
+    begun = None
+    if by_meaning and entry_id not in state.known:
+        begun = yield from _begin_embedding(cache, question.text, deadline)
+    row, time = yield Batch((("HMGET", cache.keys.entry(entry_id), *_ROW), _TIME), timeout_ms=deadline.left_ms)
+    if row[0] is not None:
+        return exact_hit(cache, question, row)
+    state.known.discard(entry_id)
+    now_us = int(time[0]) * 1_000_000 + int(time[1])
+    hit = None
+    if by_meaning:
+        now_us, hit = yield from _near(cache, question, begun, deadline, now_us)
+    if hit is None:
+        state.open.ask(entry_id, now_us)
+    return hit
+
+
+def _compares(cache: CacheContext, question: Question) -> bool:
+    index = cache.index
+    if index is None or cache.threshold is None or question.why_exact_only:
+        return False
+    return index.state.has_engine and not cache.state.embedder_pause.is_on
+
+
+def _begin_embedding(cache: CacheContext, text: str, deadline: Deadline) -> Steps[Begun]:
+    (begun,) = yield Begin(Embed((text,), "query", deadline.left_ms))
+    found: Begun = begun
+    return found
+
+
+def _near(
+    cache: CacheContext, question: Question, begun: Begun | None, deadline: Deadline, now_us: int
+) -> Steps[tuple[int, Hit | None]]:
+    """When Redis was asked, and the nearest answer that may be taken. A failed embedding is a miss."""
+    index, threshold = cache.index, cache.threshold
+    assert index is not None, "asked only where texts are compared"
+    assert threshold is not None, "asked only where texts are compared"
+    try:
+        (vector,) = yield begun or Embed((question.text,), "query", deadline.left_ms)
+    except RtmemError as exc:
+        cache.state.note(exc)
+        return now_us, None
+    if not (yield from cache_index.ensure(index, wait=False, timeout_ms=deadline.left_ms)):
+        cache.state.counts.add("no_engine")
+        return now_us, None
+    now_us, found = yield from cache_index.nearest(
+        index, cache.keys.entries, question.scope, vector.tobytes(), threshold, deadline.left_ms
+    )
+    for near in found:
+        candidate = yield from _weigh(cache, question.text, near, threshold, deadline)
+        if candidate.taken:
+            return now_us, _hit(cache, near.entry_id, near.row, candidate.prompt, near.distance)
+    return now_us, None
+
+
+def _weigh(cache: CacheContext, asked: str, near: Near, threshold: float, deadline: Deadline) -> Steps[Candidate]:
+    """Whether a near question's answer may be taken, and why not."""
+    prompt = near.prompt.decode("utf-8", "surrogatepass")
+    if cache.settings.adaptive and near.threshold is not None:
+        threshold = min(threshold, near.threshold)
+    refusal = judged = None
+    taken = near.distance <= threshold
+    if cache.guard is not None:
+        try:
+            refusal = cache.guard(asked, prompt)
+        except Exception:  # noqa: BLE001 - somebody else's guard: what it cannot compare is not the same
+            cache.state.counts.add("guard_failed")
+            taken = False
+        if refusal is not None:
+            cache.state.counts.add(f"refused_{refusal.reason}")
+            taken = False
+    if taken and cache.judge is not None:
+        judged = yield from _ask_judge(cache, asked, prompt, near.row[0], deadline)
+        taken = judged
+    return Candidate(
+        entry_id=near.entry_id, prompt=prompt, distance=near.distance, threshold=threshold, refusal=refusal,
+        judged=judged, taken=taken,
+    )  # fmt: skip
+
+
+def _ask_judge(cache: CacheContext, asked: str, prompt: str, answer: bytes, deadline: Deadline) -> Steps[bool]:
+    assert cache.judge is not None, "asked only where there is one"
+    arguments = (asked, prompt, cache.serde.loads(answer))
+    try:
+        (verdict,) = yield Call(cache.judge, arguments, timeout_ms=deadline.left_ms)
+    except Exception:  # noqa: BLE001 - somebody else's judge: no verdict in time, no hit
+        cache.state.counts.add("judge_failed")
+        return False
+    if not verdict:
+        cache.state.counts.add("refused_judge")
+    return bool(verdict) and deadline.left_ms > 0
+
+
+def exact_hit(cache: CacheContext, question: Question, row: Sequence[bytes]) -> Hit:
+    """A hit of the question itself, out of answer, created, took and tags."""
+    cache.state.known.add(question.entry_id)
+    return _hit(cache, question.entry_id, row, question.text)
+
+
+def _hit(cache: CacheContext, entry_id: str, row: Sequence[bytes], prompt: str, distance: float | None = None) -> Hit:
+    answer, created, took, tags = row
+    asked_at = "exact" if distance is None else f"{distance:.6f}"
+    return Hit(
+        answer=cache.serde.loads(answer),
+        kind="exact" if distance is None else "semantic",
+        distance=distance or 0.0,
+        prompt=prompt,
+        saved_ms=int(took),
+        created_ms=int(created) // 1_000,
+        tags=read_tags(tags),
+        entry_id=entry_id,
+        hit_id=f"{entry_id}.{int(created)}.{asked_at}",
+    )
+
+
+def read_tags(stored: bytes) -> tuple[str, ...]:
+    """Tags as they are stored."""
+    return msgspec.msgpack.decode(stored, type=tuple[str, ...]) if stored else ()
+
+
+def tell_usage(cache: CacheContext, tenant: str | None = None) -> Steps[None]:
+    """Tell Redis of hits that were counted here, for this tenant or another. Nothing is raised.
+
+    Redis: 1 round trip, FCALL rtmem_v1_cache_used; none without hits.
+    """
+    keys = cache.keys if tenant is None else cache.all_keys.cache_of(tenant)
+    usage = cache.state.usage.take(keys.tenant)
+    if not usage:
+        return
+    args: list[Argument] = [int(cache.settings.refresh_on_hit), *usage]
+    try:
+        yield from call(
+            "rtmem_v1_cache_used", (keys.entries, keys.books), args, timeout_ms=cache.settings.lookup_deadline_ms
+        )
+    except RtmemError as exc:
+        cache.state.note(exc)
+
+
+def tell_all_usage(cache: CacheContext) -> Steps[None]:
+    """The same for all tenants; at the end, for what is not told by then is lost."""
+    for tenant in cache.state.usage.tenants:
+        yield from tell_usage(cache, tenant)
+
+
+def explain(cache: CacheContext, prompt: Prompt, scope: CacheScope) -> Steps[Explanation]:
+    """What is stored near a question, and why it is a hit or none. Counts as no use.
+
+    Raises InvalidRequestError; EmbeddingError and those of Redis, for whoever asks why wants to know.
+
+    Redis: 2 round trips.
+    """
+    question = read_question(cache.keys.tenant, prompt, scope, cache.settings.text_characters_max)
+    deadline = Deadline(cache.settings.update_deadline_ms, cache.state.clock)
+    (exact,) = yield Batch((("EXISTS", cache.keys.entry(question.entry_id)),), timeout_ms=deadline.left_ms)
+    why = question.why_exact_only
+    found: list[Near] = []
+    index, threshold = cache.index, cache.threshold
+    if index is None:
+        why = why or "the cache has no embedder"
+    elif threshold is None:
+        why = why or f"[cache] thresholds has none for embedder {index.embedder_name!r}"
+    if not why and index is not None:
+        (vector,) = yield Embed((question.text,), "query", deadline.left_ms)
+        if (yield from cache_index.ensure(index, wait=True, timeout_ms=deadline.left_ms)):
+            _, found = yield from cache_index.nearest(
+                index, cache.keys.entries, question.scope, vector.tobytes(), _DISTANCE_MAX, deadline.left_ms
+            )
+        else:
+            why = "this Redis has no query engine"
+    candidates: list[Candidate] = []
+    for near in found:
+        candidates.append((yield from _weigh(cache, question.text, near, threshold or 0.0, deadline)))
+    return Explanation(
+        entry_id=question.entry_id, scope=question.scope, exact=bool(exact), threshold=threshold, why_exact_only=why,
+        candidates=tuple(candidates),
+    )  # fmt: skip
+
+
+# Writing -------------------------------------------------------------------------------------------------------------
+
+
+def update(
+    cache: CacheContext,
+    prompt: Prompt,
+    answer: Any,
+    scope: CacheScope,
+    *,
+    tags: Collection[str] = (),
+    ttl_ms: int | None = None,
+    took_ms: int = 0,
+    allow: Collection[str] = (),
+) -> Steps[Written]:
+    """Store an answer, in place of the one that is stored for this very question.
+
+    Not stored are errors, refusals, what was truncated, calls of tools and empty answers, unless `allow` names the
+    reason; what the policy refuses; and what was invalidated since the question was looked up here and not found.
+    Nothing of Redis or the embedder is raised: `Written` says what happened. A failed embedding leaves an entry that is
+    hit exactly.
+
+    Args:
+        tags: what `invalidate` will find it by.
+        ttl_ms: how long it lives; None: as [cache] ttl_ms says; 0: it stays.
+        took_ms: how long the answer took to compute: what a hit saves, and what an entry is worth.
+
+    Raises InvalidRequestError: no scope, no prompt, tags or a ttl that are none.
+
+    Redis: 1 round trip, FCALL rtmem_v1_cache_put; 1 more the first time.
+    """
+    question = read_question(cache.keys.tenant, prompt, scope, cache.settings.text_characters_max)
+    checked = check_properties(tags, ttl_ms, allow)
+    began_us = cache.state.open.began_us(question.entry_id)
+    written: Written = yield from store(cache, question, answer, scope, *checked, took_ms, began_us)
+    return written
+
+
+def check_properties(
+    tags: Collection[str], ttl_ms: int | None, allow: Collection[str]
+) -> tuple[tuple[str, ...], int | None, frozenset[str]]:
+    """What an entry is given, as it is stored. Raises InvalidRequestError."""
+    if isinstance(tags, str) or not all(isinstance(tag, str) and 0 < len(tag) <= _TAG_CHARACTERS_MAX for tag in tags):
+        raise InvalidRequestError(f"tags are {tags!r:.100}: texts of 1 to {_TAG_CHARACTERS_MAX} characters")
+    kept = tuple(dict.fromkeys(tags))
+    if len(kept) > _TAGS_MAX:
+        raise InvalidRequestError(f"there are {len(kept)} tags, at most {_TAGS_MAX} are possible")
+    if ttl_ms is not None and not (type(ttl_ms) is int and 0 <= ttl_ms <= _TTL_MS_MAX):
+        raise InvalidRequestError(f"ttl_ms is {ttl_ms!r}: whole milliseconds, 0 for an entry that stays")
+    if isinstance(allow, str) or not set(allow) <= set(UNWANTED):
+        raise InvalidRequestError(f"allow is {allow!r:.100}: some of {', '.join(UNWANTED)}")
+    return kept, ttl_ms, frozenset(allow)
+
+
+def store(
+    cache: CacheContext,
+    question: Question,
+    answer: Any,
+    scope: CacheScope,
+    tags: tuple[str, ...],
+    ttl_ms: int | None,
+    allow: frozenset[str],
+    took_ms: int,
+    began_us: int | None,
+    token: str = "",
+) -> Steps[Written]:
+    """`update` of what was checked. `token`: of a lease that is given back with it, if it is sent at all."""
+    state, entry_id = cache.state, question.entry_id
+
+    def refused(reason: str, detail: str = "") -> Written:
+        state.counts.add(f"unstored_{reason}")
+        return Written(stored=False, entry_id=entry_id, reason=reason, detail=detail)
+
+    reason = unwanted(answer)
+    if reason is not None and reason not in allow:
+        return refused(reason)
+    draft = CacheDraft(
+        prompt=question.text,
+        answer=answer,
+        tags=tags,
+        ttl_ms=cache.settings.ttl_ms if ttl_ms is None else ttl_ms,
+        model=scope.model,
+        principal=cache.principal,
+    )
+    try:
+        draft = cache.policy(draft)
+        tags, ttl_ms, _ = check_properties(draft.tags, draft.ttl_ms, ())
+    except WriteRefusedError as exc:
+        return refused("policy", str(exc))
+    except Exception as exc:  # noqa: BLE001 - somebody else's policy: what it cannot look at is not stored
+        return refused("policy", f"the policy failed with {type(exc).__name__}: {exc}")
+    try:
+        data = cache.serde.dumps(draft.answer)
+    except Exception as exc:  # noqa: BLE001 - what serialisers raise is not agreed upon
+        return refused("unserialisable", f"{type(exc).__name__}: {exc}")
+    if len(data) > cache.settings.answer_bytes_max:
+        return refused("too_large", f"{len(data)} bytes, over answer_bytes_max ({cache.settings.answer_bytes_max})")
+    if state.redis_pause.is_on:
+        return refused("unavailable", "Redis failed a moment ago, and is left alone for pause_ms")
+    deadline = Deadline(cache.settings.update_deadline_ms, state.clock)
+    fields: list[Argument] = ["prompt", draft.prompt.encode("utf-8", "surrogatepass"), "answer", data]
+    fields += ["tags", msgspec.msgpack.encode(tags), "model", scope.model.encode("utf-8", "surrogatepass")]
+    fields += ["scope", question.scope]
+    try:
+        fields += yield from _vector(cache, question, draft.prompt, deadline)
+        size = _ENTRY_BYTES + sum(len(field) for field in fields if isinstance(field, bytes | str))
+        links = [link("s", scope.digest), link("m", scope.model), *(link("g", tag) for tag in tags)]
+        usage = state.usage.take(cache.keys.tenant)
+        args: list[Argument] = [entry_id, "" if began_us is None else began_us, cache.settings.question_ms_max * 1_000]
+        args += [
+            draft.ttl_ms,
+            cache.settings.entries_max,
+            cache.settings.bytes_max,
+            size,
+            max(0, int(took_ms)),
+            token,
+        ]
+        args += [len(links), *links, len(usage), *usage, *fields]
+        why = yield from call("rtmem_v1_cache_put", cache.function_keys, args, timeout_ms=deadline.left_ms)
+    except RtmemError as exc:
+        return refused("unavailable", f"{state.note(exc)}: {exc}")
+    if why:
+        return refused(why.decode(), "it was invalidated while it was computed")
+    state.known.add(entry_id)
+    state.counts.add("stored")
+    return Written(stored=True, entry_id=entry_id)
+
+
+def _vector(cache: CacheContext, question: Question, text: str, deadline: Deadline) -> Steps[list[Argument]]:
+    """The field of a question's vector; nothing if it cannot be compared, or its embedding fails."""
+    index = cache.index
+    if index is None or not _compares(cache, question) or not text.strip():
+        return []
+    if not (yield from cache_index.ensure(index, wait=True, timeout_ms=deadline.left_ms)):
+        return []
+    try:
+        (vector,) = yield Embed((text,), "query", deadline.left_ms)
+    except RtmemError as exc:
+        cache.state.note(exc)
+        return []
+    return [index.vector_field, vector.tobytes()]
+
+
+def report(cache: CacheContext, hit_id: str, correct: bool) -> Steps[bool]:
+    """Say whether a hit was right.
+
+    A wrong semantic hit draws the threshold of that entry tighter than its distance was (unless [cache] adaptive is
+    off); a wrong exact hit drops the entry. False if the entry is not there any more, or holds another answer.
+
+    Raises InvalidRequestError: no id of a hit. Errors of Redis.
+
+    Redis: 1 round trip, FCALL rtmem_v1_cache_report.
+    """
+    entry_id, _, rest = hit_id.partition(".") if isinstance(hit_id, str) else ("", "", "")
+    created, _, distance = rest.partition(".")
+    try:
+        tighter = "" if distance == "exact" else repr(max(0.0, float(distance)) * _DRAWN_TIGHTER)
+    except ValueError:
+        created = ""
+    if not created.isdecimal() or not is_entry_id(entry_id):
+        raise InvalidRequestError(f"hit_id is {hit_id!r:.100}: give the hit_id of a Hit")
+    if tighter and not cache.settings.adaptive:
+        tighter = str(_DISTANCE_MAX)
+    reply = yield from call(
+        "rtmem_v1_cache_report",
+        cache.function_keys,
+        [entry_id, created, int(bool(correct)), tighter],
+        timeout_ms=cache.settings.update_deadline_ms,
+    )
+    return bool(reply)
+
+
+def is_entry_id(text: object) -> bool:
+    """Whether it looks like an entry's id."""
+    return isinstance(text, str) and len(text) == 32 and not set(text) - set("0123456789abcdef")
