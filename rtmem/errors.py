@@ -46,6 +46,7 @@ RtmemError
 ├── ScopeNotFoundError             no such team or application, or you are no member: nobody learns which
 ├── FactConflictError              the fact has ended already: superseded or invalidated meanwhile
 ├── WriteRefusedError              the write policy does not let this into memory
+├── CalibrationError               labelled pairs that show no threshold: too few, or none is good enough
 ├── EmbeddingError                 a model gave no vectors, or none that can be used
 │   └── EmbeddingUnavailableError  it may later: overloaded, too slow, not reached (retryable)
 ├── QuotaExceededError             a tenant's pointers would take more than its share
@@ -250,6 +251,10 @@ class FactConflictError(RtmemError):
 
 
 class WriteRefusedError(RtmemError):
+    pass
+
+
+class CalibrationError(RtmemError):
     pass
 
 

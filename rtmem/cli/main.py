@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from rtmem import __version__
-from rtmem.cli import chat, configs, doctor, down, memory, pointers, repair, screen, serve, up
+from rtmem.cli import cache, chat, configs, doctor, down, memory, pointers, repair, screen, serve, up
 from rtmem.errors import ConfigError, InvalidRequestError, RtmemError
 
 EXIT_FAILED = 1
@@ -52,6 +52,7 @@ app.command()(down.down)
 app.command()(repair.repair)
 app.add_typer(pointers.app, name="pointers")
 app.add_typer(memory.app, name="memory")
+app.add_typer(cache.app, name="cache")
 app.add_typer(configs.app, name="configs")
 
 
