@@ -120,7 +120,7 @@ class Flight:
             outcome, verdict = yield from self._with_lease()
             return outcome
         finally:
-            del self.state.flights[self.question.entry_id]
+            self.state.flights.pop(self.question.entry_id, None)
             flight.set_result(verdict)
 
     def _with_lease(self) -> Steps[tuple[Outcome, str]]:
@@ -143,7 +143,7 @@ class Flight:
         return (yield from self._compute()), ALONE
 
     def _ask(self, function: str, *args: str | int) -> Steps[Any]:
-        timeout_ms = self.cache.settings.update_deadline_ms
+        timeout_ms = self.cache.settings.lookup_deadline_ms  # somebody waits for each
         name = f"rtmem_v1_cache_{function}"
         return (yield from call(name, self.cache.function_keys, [self.question.entry_id, *args], timeout_ms=timeout_ms))
 

@@ -14,7 +14,7 @@ from redisvl.query import VectorQuery
 from redisvl.schema import IndexSchema
 
 from rtmem import settings as all_settings
-from rtmem.errors import CommandError
+from rtmem.errors import CommandError, ReadOnlyReplicaError
 from rtmem.keys import Keys
 from rtmem.operations.functions import call
 from rtmem.operations.vector_fields import field_words, is_lost, name_of, short, vector_attributes
@@ -88,7 +88,10 @@ def ensure(index: CacheIndex, *, wait: bool, timeout_ms: int) -> Steps[bool]:
         words += each
     ready = b"0"
     for _ in range(_LOOKS_MAX):
-        ready = yield from call("rtmem_v1_cache_setup", [], words, timeout_ms=timeout_ms)
+        try:
+            ready = yield from call("rtmem_v1_cache_setup", [], words, timeout_ms=timeout_ms)
+        except ReadOnlyReplicaError:
+            ready = b"1"  # its master makes indexes
         if ready != b"0" or not wait:
             break
         # Nobody pushes to this key: waiting for it is a way to wait.

@@ -11,7 +11,6 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -28,6 +27,7 @@ Prompt: TypeAlias = str | Sequence[BaseMessage | Mapping[str, Any] | tuple[str, 
 
 _ROLES: Final = {"user": "human", "assistant": "ai", "developer": "system"}
 _DIGEST_BYTES: Final = 16
+_SHORT_CHARACTERS: Final = 500
 _MESSAGE_FIELDS: Final = ("name", "tool_calls", "tool_call_id")
 
 
@@ -64,8 +64,7 @@ class CacheScope(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "digest", digest_of("scope", parts))
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):  # made for each look-up: 0.2 us, a frozen dataclass 1 us
     """A prompt, read."""
 
     entry_id: str  # 128 bits, as hex: of tenant, scope and the question's exact text
@@ -85,23 +84,31 @@ def read_question(tenant: str, prompt: Prompt, scope: CacheScope, characters_max
             "would leak between models and prompts"
         )
     if isinstance(prompt, str):
-        whole = _plain_scope(tenant, scope.digest)
-        kind, asked, text, why = "text", prompt, prompt, ""
-    else:
-        *before, last = map(_read_message, _messages(prompt))
-        whole = _hashed("prompt", tenant, scope.digest, digest_of("context", _context(before, last, scope)))
-        text, why = _text_of(last)
-        kind, asked = ("message", digest_of("message", last)) if why else ("text", text)
-    if not why and not text.strip():
+        read = _read_short if len(prompt) <= _SHORT_CHARACTERS else _read_text
+        return read(tenant, prompt, scope.digest, characters_max)
+    *before, last = map(_read_message, _messages(prompt))
+    whole = _hashed("prompt", tenant, scope.digest, digest_of("context", _context(before, last, scope)))
+    text, why = _text_of(last)
+    if why:
+        return Question(_hashed("message", whole, digest_of("message", last)), whole, text, why)
+    return _of_text(whole, text, characters_max)
+
+
+def _read_text(tenant: str, text: str, digest: str, characters_max: int) -> Question:
+    nothing_else = digest_of("context", ((), (), None))
+    return _of_text(_hashed("prompt", tenant, digest, nothing_else), text, characters_max)
+
+
+_read_short = lru_cache(maxsize=2048)(_read_text)  # questions that come again: 0.2 us instead of 8
+
+
+def _of_text(whole: str, text: str, characters_max: int) -> Question:
+    why = ""
+    if not text.strip():
         why = "there is no text"
-    if not why and len(text) > characters_max:
+    elif len(text) > characters_max:
         why = f"it has {len(text)} characters, over text_characters_max ({characters_max})"
-    return Question(_hashed(kind, whole, asked), whole, text, why)
-
-
-@lru_cache(maxsize=1024)
-def _plain_scope(tenant: str, digest: str) -> str:
-    return _hashed("prompt", tenant, digest, digest_of("context", ((), (), None)))
+    return Question(_hashed("text", whole, text), whole, text, why)
 
 
 def link(kind: Literal["s", "m", "g"], name: str) -> str:

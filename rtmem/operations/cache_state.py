@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -175,12 +176,20 @@ class CacheState:
     known: Known = field(default_factory=Known)
     open: OpenQuestions = field(default_factory=OpenQuestions)
     counts: Counts = field(default_factory=Counts)
-    flights: dict[str, Future[str]] = field(default_factory=dict)  # id -> how its computing here ends
+    _flights: dict[str, Future[str]] = field(default_factory=dict)
+    _pid: int = field(default_factory=os.getpid)
 
     def __post_init__(self) -> None:
         self.redis_pause = Pause(self.settings.pause_ms, self.clock)
         self.embedder_pause = Pause(self.settings.pause_ms, self.clock)
         self.usage = Usage(self.settings.usage_max)
+
+    @property
+    def flights(self) -> dict[str, Future[str]]:
+        """Id -> how its computing in this process ends. In a forked child those who compute do not exist."""
+        if self._pid != os.getpid():
+            self._flights, self._pid = {}, os.getpid()
+        return self._flights
 
     def note(self, exc: RtmemError) -> str:
         """Remember a failure: who is to be left alone, and how often it was. One word for it."""

@@ -8,6 +8,7 @@ Whatever fails on the way is a miss. `lua/cache_v1.lua` has the layout.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -42,7 +43,8 @@ def lookup(cache: CacheContext, prompt: Prompt, scope: CacheScope) -> Steps[Hit 
     Raises InvalidRequestError: no scope, or no prompt.
 
     Redis: exact hit 1 round trip. Semantic hit, or a miss, 2, of which the first happens during the embedding: so 1
-        after it. None while Redis is left alone. 1 more every `usage_max` hits; after each with `refresh_on_hit`.
+        after it; 1 more for an entry that was there a moment ago and has ended. None while Redis is left alone. 1 more
+        every `usage_max` hits, and after each with `refresh_on_hit`.
     """
     question = read_question(cache.keys.tenant, prompt, scope, cache.settings.text_characters_max)
     return (yield from look(cache, question))
@@ -55,9 +57,15 @@ def look(cache: CacheContext, question: Question) -> Steps[Hit | None]:
         state.counts.add("paused")
         state.open.ask(question.entry_id, UNKNOWN_US)
         return None
-    deadline = Deadline(cache.settings.lookup_deadline_ms, state.clock)
+    hit = None
     try:
-        hit = yield from _exact_or_near(cache, question, deadline)
+        if question.entry_id in state.known:
+            # Nothing else, and no embedding: this is what most hits are.
+            command = ("HMGET", cache.keys.entry(question.entry_id), *_ROW)
+            (row,) = yield Batch((command,), timeout_ms=cache.settings.lookup_deadline_ms)
+            hit = None if row[0] is None else exact_hit(cache, question, row)
+        if hit is None:
+            hit = yield from _exact_or_near(cache, question)
     except RtmemError as exc:
         state.note(exc)
         state.open.ask(question.entry_id, UNKNOWN_US)
@@ -71,19 +79,19 @@ def look(cache: CacheContext, question: Question) -> Steps[Hit | None]:
     return hit
 
 
-def _exact_or_near(cache: CacheContext, question: Question, deadline: Deadline) -> Steps[Hit | None]:
+def _exact_or_near(cache: CacheContext, question: Question) -> Steps[Hit | None]:
     state, entry_id = cache.state, question.entry_id
-    by_meaning = _compares(cache, question)
-    begun = None
-    if by_meaning and entry_id not in state.known:
-        begun = yield from _begin_embedding(cache, question.text, deadline)
+    deadline = Deadline(cache.settings.lookup_deadline_ms, state.clock)
+    by_meaning, begun = _compares(cache, question), None
+    if by_meaning:
+        (begun,) = yield Begin(Embed((question.text,), "query", deadline.left_ms))
     row, time = yield Batch((("HMGET", cache.keys.entry(entry_id), *_ROW), _TIME), timeout_ms=deadline.left_ms)
     if row[0] is not None:
         return exact_hit(cache, question, row)
     state.known.discard(entry_id)
     now_us = int(time[0]) * 1_000_000 + int(time[1])
     hit = None
-    if by_meaning:
+    if begun is not None:
         now_us, hit = yield from _near(cache, question, begun, deadline, now_us)
     if hit is None:
         state.open.ask(entry_id, now_us)
@@ -97,21 +105,15 @@ def _compares(cache: CacheContext, question: Question) -> bool:
     return index.state.has_engine and not cache.state.embedder_pause.is_on
 
 
-def _begin_embedding(cache: CacheContext, text: str, deadline: Deadline) -> Steps[Begun]:
-    (begun,) = yield Begin(Embed((text,), "query", deadline.left_ms))
-    found: Begun = begun
-    return found
-
-
 def _near(
-    cache: CacheContext, question: Question, begun: Begun | None, deadline: Deadline, now_us: int
+    cache: CacheContext, question: Question, begun: Begun, deadline: Deadline, now_us: int
 ) -> Steps[tuple[int, Hit | None]]:
     """When Redis was asked, and the nearest answer that may be taken. A failed embedding is a miss."""
     index, threshold = cache.index, cache.threshold
     assert index is not None, "asked only where texts are compared"
     assert threshold is not None, "asked only where texts are compared"
     try:
-        (vector,) = yield begun or Embed((question.text,), "query", deadline.left_ms)
+        (vector,) = yield begun
     except RtmemError as exc:
         cache.state.note(exc)
         return now_us, None
@@ -188,6 +190,7 @@ def _hit(cache: CacheContext, entry_id: str, row: Sequence[bytes], prompt: str, 
     )
 
 
+@lru_cache(maxsize=1024)
 def read_tags(stored: bytes) -> tuple[str, ...]:
     """Tags as they are stored."""
     return msgspec.msgpack.decode(stored, type=tuple[str, ...]) if stored else ()
