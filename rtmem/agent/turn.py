@@ -3,9 +3,7 @@
 The order of a turn is written here and nowhere else. Today it is short: say that the run is running, let the graph
 work, say how it ended. (A cache lookup and a recall come before the graph, a cache update after it.)
 
-LangGraph's `astream_events(version="v3")` emits almost what the official SDKs read; `translate` closes the gap: message
-payloads without their message's id, light checkpoints, child lifecycle in the child's namespace, tasks (which the v3
-stream folds away), questions to a person as `input.requested`, and the root's own lifecycle, which v3 does not tell.
+What the graph does meanwhile is told in `translator`'s words.
 """
 
 from __future__ import annotations
@@ -15,21 +13,19 @@ import os
 import sysconfig
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
 from langchain_core._api import LangChainBetaWarning
-from langchain_core.language_models._compat_bridge import message_to_events
-from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.pregel import Pregel
-from langgraph.stream import StreamChannel, StreamTransformer
 from langgraph.stream.run_stream import AsyncGraphRunStream
 from langgraph.types import Command
 
+from rtmem.agent.translator import AllChannels, Translator
 from rtmem.errors import NotDurableError, RtmemError, ServerError
 from rtmem.records import TurnEvent
 
@@ -37,10 +33,6 @@ _logger: Final = logging.getLogger(__name__)
 _LIBRARIES: Final = tuple(f"{folder}{os.sep}" for folder in (sysconfig.get_path("stdlib"), Path(__file__).parents[1]))
 
 Graph = Pregel[Any, Any, Any, Any]
-
-_TASKS = "rtmem_tasks"
-_METADATA_SHOWN = ("langgraph_node", "langgraph_step", "checkpoint_ns", "ls_provider", "ls_model_name", "ls_model_type")
-
 
 Tell = Callable[[TurnEvent], Awaitable[None]]
 """Takes one event, and may make the turn wait: for room, or until the event is stored."""
@@ -72,7 +64,7 @@ async def run(
             told with it.
     """
     await tell(_lifecycle("running", graph_name))
-    translator = _Translator()
+    translator = Translator()
     error: Exception | None = None
     try:
         stream = await _start(graph, turn_input, config)
@@ -112,7 +104,7 @@ async def _start(graph: Graph, turn_input: Any, config: RunnableConfig) -> Async
     with warnings.catch_warnings():
         # v3 is declared beta. We pin langgraph's major version and test every event shape we read.
         warnings.simplefilter("ignore", LangChainBetaWarning)
-        return await graph.astream_events(turn_input, config, version="v3", transformers=[_AllChannels])
+        return await graph.astream_events(turn_input, config, version="v3", transformers=[AllChannels])
 
 
 async def _abort_when_cancelled(stream: AsyncGraphRunStream) -> None:
@@ -177,141 +169,3 @@ def _lifecycle(event: str, graph_name: str, *, checkpoint_id: str = "") -> TurnE
     if checkpoint_id:
         data["checkpoint"] = {"id": checkpoint_id}
     return TurnEvent("lifecycle", data)
-
-
-class _AllChannels(StreamTransformer):
-    """Asks LangGraph for every stream mode the protocol has a channel for, and keeps task events in the stream.
-
-    v3 derives its stream modes from its transformers, and its own lifecycle transformer removes `tasks` events from the
-    main stream. This one stands before it and sends them on through a channel of its own.
-    """
-
-    before_builtins = True
-    required_stream_modes = ("updates", "checkpoints", "tasks", "custom", "tools")
-
-    def __init__(self, scope: tuple[str, ...]) -> None:
-        super().__init__(scope)
-        self._tasks: StreamChannel[dict[str, Any]] = StreamChannel(name=_TASKS)
-
-    def init(self) -> dict[str, Any]:
-        # Children of the root mux see the same events again: only the root sends them on.
-        return {} if self.scope else {_TASKS: self._tasks}
-
-    def process(self, event: Any) -> bool:
-        if event["method"] == "tasks" and not self.scope:
-            params = event["params"]
-            # A task's input is the whole state, which `values` has just told; with it the log would hold it twice.
-            data = {name: value for name, value in params["data"].items() if name != "input"}
-            self._tasks.push({"namespace": params["namespace"], "data": data})
-        return True
-
-
-class _Translator:
-    """v3 envelopes in, protocol events out."""
-
-    def __init__(self) -> None:
-        self.checkpoint_id = ""  # newest of the root graph
-        self.waiting = False  # somebody has to answer before the graph goes on
-        self._message_ids: dict[str, str] = {}  # model run -> message it is writing
-        self._asked: set[str] = set()
-
-    def translate(self, event: Mapping[str, Any]) -> Iterator[TurnEvent]:
-        method, params = event["method"], event["params"]
-        namespace, data = tuple(params["namespace"]), params["data"]
-        match method:
-            case "messages":
-                yield from self._messages(namespace, *data)
-            case "values":
-                yield from self._values(namespace, data, tuple(params.get("interrupts") or ()))
-            case "updates":
-                yield from _updates(namespace, data)
-            case "checkpoints":
-                yield self._checkpoint(namespace, data)
-            case "lifecycle":
-                told = {name: value for name, value in data.items() if name != "namespace"}
-                yield TurnEvent("lifecycle", told, tuple(data.get("namespace") or namespace))
-            case "custom":
-                yield TurnEvent("custom", _custom(data), namespace)
-            case "custom:rtmem_tasks":  # see _AllChannels
-                yield TurnEvent("tasks", data["data"], tuple(data["namespace"]))
-            case "tools":
-                yield TurnEvent("tools", data, namespace)
-            case _:
-                # A named channel of one of the graph's own transformers ("custom:<name>").
-                yield TurnEvent("custom", {"name": method.removeprefix("custom:"), "payload": data}, namespace)
-
-    def _messages(self, namespace: tuple[str, ...], payload: Any, metadata: Mapping[str, Any]) -> Iterator[TurnEvent]:
-        node = metadata.get("langgraph_node")
-        if isinstance(payload, BaseMessage):
-            # A node's own message arrives whole. So does what `model.astream` gave in a node, as one chunk: v3 takes
-            # tokens from `ainvoke` only. Tool results have their own channel.
-            if isinstance(payload, ToolMessage):
-                return
-            run_id = f"message-{payload.id}"
-            for part in message_to_events(payload, message_id=payload.id):
-                yield TurnEvent("messages", self._message(part, run_id, metadata), namespace, node)
-        elif isinstance(payload, Mapping):
-            run_id = str(metadata.get("run_id") or "")
-            yield TurnEvent("messages", self._message(payload, run_id, metadata), namespace, node)
-
-    def _message(self, payload: Mapping[str, Any], run_id: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """One message event that says which message it belongs to.
-
-        Python's SDK routes by `id`, JavaScript's by `run_id`; without them two models that speak at the same time
-        would be mixed. Only the start carries the metadata that every later event would repeat.
-        """
-        shown: dict[str, Any] = {"run_id": run_id, "langgraph_node": metadata.get("langgraph_node")}
-        if payload.get("event") == "message-start":
-            self._message_ids[run_id] = str(payload.get("id") or payload.get("message_id") or run_id)
-            shown |= {name: metadata[name] for name in _METADATA_SHOWN if name in metadata}
-        message_id = self._message_ids.get(run_id, run_id)
-        if payload.get("event") in ("message-finish", "error"):
-            self._message_ids.pop(run_id, None)
-        own = payload.get("metadata")
-        if isinstance(own, Mapping):
-            shown = {**own, **shown}
-        return {**payload, "id": message_id, "run_id": run_id, "metadata": shown}
-
-    def _values(self, namespace: tuple[str, ...], data: Any, interrupts: tuple[Any, ...]) -> Iterator[TurnEvent]:
-        yield TurnEvent("values", data, namespace, interrupts=interrupts)
-        if namespace:
-            return  # a child's questions rise to the root, and are answered there
-        self.waiting = bool(interrupts)
-        for asked in interrupts:
-            if asked.id not in self._asked:
-                self._asked.add(asked.id)
-                # The protocol and the JavaScript SDK say `payload`, the Python SDK reads `value`.
-                yield TurnEvent(
-                    "input.requested", {"interrupt_id": asked.id, "payload": asked.value, "value": asked.value}
-                )
-
-    def _checkpoint(self, namespace: tuple[str, ...], data: Mapping[str, Any]) -> TurnEvent:
-        """Which checkpoint was made; the state in it is told by `values`."""
-        metadata = data.get("metadata") or {}
-        made: dict[str, Any] = {
-            "id": _checkpoint_id(data.get("config")),
-            "step": metadata.get("step", 0),
-            "source": metadata.get("source", "loop"),
-        }
-        if parent := _checkpoint_id(data.get("parent_config")):
-            made["parent_id"] = parent
-        if not namespace:
-            self.checkpoint_id = made["id"]
-        return TurnEvent("checkpoints", made, namespace)
-
-
-def _updates(namespace: tuple[str, ...], data: Any) -> Iterator[TurnEvent]:
-    for node, values in data.items():
-        if node != "__interrupt__":  # told as input.requested
-            yield TurnEvent("updates", {"node": node, "values": values}, namespace)
-
-
-def _custom(data: Any) -> dict[str, Any]:
-    """As the protocol has it: `name` selects the subscription `custom:<name>`, `payload` is what a node wrote."""
-    if isinstance(data, Mapping) and isinstance(data.get("name"), str):
-        return {"name": data["name"], "payload": data}
-    return {"payload": data}
-
-
-def _checkpoint_id(config: Mapping[str, Any] | None) -> str:
-    return str(((config or {}).get("configurable") or {}).get("checkpoint_id") or "")
