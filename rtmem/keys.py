@@ -24,6 +24,9 @@ Function may touch them all, also in a Cluster.
     rtmem:c:e:{<tenant>}:<id>        hash     an answer in the cache (lua/cache_v1.lua)
     rtmem:c:t:{<tenant>}:<what>      several  what is known of all answers of a tenant
     rtmem:cache:<fingerprint>        index    of the answers' questions, by one embedder
+    rtmem:n:{<tenant>}:v:<id>        string   what a node of a graph returned (lua/nodes_v1.lua)
+    rtmem:n:{<tenant>}:i             zset     the ids of all such values of a tenant, by namespace
+    rtmem:n:{<tenant>}:x             zset     the same by when they end
     rtmem:threads:alice              zset     thread_ids of a principal; derived, can be rebuilt
     rtmem:run:alice/<run_id>         set      thread_ids that a run has written to; derived
     rtmem:sweeper                    string   which process frees pointers for the moment, expires
@@ -120,6 +123,29 @@ class CacheKeys:
         return self.entries + entry_id
 
 
+@dataclass(frozen=True, slots=True)
+class NodeKeys:
+    """The keys of all that nodes returned for a principal; in one hash slot, so that a function may touch them all."""
+
+    values: str  # what the keys of values begin with
+    ids: str
+    ends: str
+
+    @property
+    def all(self) -> tuple[str, str, str]:
+        """As every function takes them."""
+        return (self.values, self.ids, self.ends)
+
+    def namespace_id(self, namespace: Sequence[str]) -> str:
+        """A namespace of LangGraph: 128 bits, as hex. Labels have no limit there, and anything in them."""
+        path = "/".join((str(len(namespace)), *map(escape, namespace)))
+        return sha256(path.encode("ascii")).hexdigest()[:32]
+
+    def value_id(self, namespace: Sequence[str], key: str) -> str:
+        """What a value is called: that of its namespace, so that it is found by it, and 128 bits of its key."""
+        return f"{self.namespace_id(namespace)}:{sha256(escape(key).encode('ascii')).hexdigest()[:32]}"
+
+
 def scope_tag(principal: str, path: Sequence[str]) -> str:
     """What stands in the index for everything of `principal` whose namespace begins with `path`: 128 bits, as hex.
 
@@ -178,6 +204,13 @@ class Keys:
     def cache_of(self, tenant: str) -> CacheKeys:
         """The same of a tenant that is known by its hash only."""
         return CacheKeys(tenant, f"{self.cache_entries}{{{tenant}}}:", f"{self.prefix}:c:t:{{{tenant}}}:")
+
+    def nodes(self, principal: str) -> NodeKeys:
+        """Keys of what nodes returned for `principal`. Raises IdTooLongError."""
+        owner = escape(check_id(principal, "principal"))
+        tenant = sha256(f"nodes:{owner}".encode("ascii")).hexdigest()[:32]
+        base = f"{self.prefix}:n:{{{tenant}}}:"
+        return NodeKeys(base + "v:", base + "i", base + "x")
 
     @property
     def cache_entries(self) -> str:

@@ -20,6 +20,7 @@ _LIBRARIES = {
     "rtmem_v1_memories": "memories_v1",
     "rtmem_v1_facts": "facts_v1",
     "rtmem_v1_cache": "cache_v1",
+    "rtmem_v1_nodes": "nodes_v1",
     "rtmem_v1_reindex": "reindex_v1",
     "rtmem_v1_transfer": "transfer_v1",
 }
