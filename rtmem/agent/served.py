@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 SERVED: Final = "__rtmem_served"
 """In `configurable` of a run. Names that begin so are never a client's to set, and no checkpoint keeps them."""
 
+CACHED_TURNS: Final = "__rtmem_cached_turns"
+"""In `configurable` of a graph's own config: how its turns are cached; see agent/cache/turns.py."""
+
 
 @dataclass(frozen=True, slots=True)
 class Served:

@@ -1,7 +1,8 @@
 """Run one turn of a graph and tell what happens, in the words of the agent streaming protocol.
 
-The order of a turn is written here and nowhere else. Today it is short: say that the run is running, let the graph
-work, say how it ended. (A cache lookup and a recall come before the graph, a cache update after it.)
+The order of a turn is written here and nowhere else: say that the run is running; look the question up in the cache, if
+the graph's owner wants that; without a hit let the graph work; say how it ended; then keep its answer. (What is
+remembered is read and written by the graph itself.)
 
 What the graph does meanwhile is told in `translator`'s words.
 """
@@ -13,9 +14,9 @@ import os
 import sysconfig
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -41,6 +42,28 @@ BeforeEnd = Callable[[], Awaitable[Mapping[str, Any]]]
 """Does what has to be done before the end of a turn is told, and says what shall be told with it."""
 
 
+class Given(Protocol):
+    """A turn that was answered without its graph: question and answer are in the thread."""
+
+    @property
+    def events(self) -> Iterable[TurnEvent]:
+        """What is told between the beginning of the turn and its end."""
+
+    @property
+    def checkpoint_id(self) -> str:
+        """Where the thread is now."""
+
+
+class Cached(Protocol):
+    """The cache, for one turn. Neither method raises anything, and no turn waits for it longer than its deadline."""
+
+    async def answer(self) -> Given | None:
+        """Answer this turn, or leave that to the graph."""
+
+    async def keep(self, checkpoint_id: str) -> None:
+        """The graph has answered: its thread is at this checkpoint."""
+
+
 async def run(
     graph: Graph,
     turn_input: Mapping[str, Any] | Command[Any] | None,
@@ -49,6 +72,7 @@ async def run(
     graph_name: str,
     tell: Tell,
     before_end: BeforeEnd | None = None,
+    cached: Cached | None = None,
 ) -> None:
     """Run one turn; `tell` its events, from lifecycle `running` to `completed`, `interrupted` or `failed`.
 
@@ -62,8 +86,14 @@ async def run(
         config: with thread_id; the graph must carry the saver of the right principal.
         before_end: awaited when everything is stored, before `completed` or `interrupted` is told; what it returns is
             told with it.
+        cached: for a turn that may be answered from the cache.
     """
     await tell(_lifecycle("running", graph_name))
+    if cached is not None and (given := await cached.answer()) is not None:
+        for event in given.events:
+            await tell(event)
+        await _tell_end("completed", graph_name, given.checkpoint_id, tell, before_end)
+        return
     translator = Translator()
     error: Exception | None = None
     try:
@@ -79,25 +109,33 @@ async def run(
                 # Shielded, because this wait is ended by `abort`: anyio cancels again and again, and a second
                 # cancellation interrupts LangGraph's own clean-up, which leaves nodes at work that nobody waits for.
                 with anyio.CancelScope(shield=True):
-                    event = await anext(events)
+                    told = await anext(events)
             except StopAsyncIteration:
                 break
             except Exception as exc:  # noqa: BLE001 - as above
                 error = exc
                 break
-            for translated in translator.translate(event):
+            for translated in translator.translate(told):
                 await tell(translated)
         beside.cancel_scope.cancel()
     # An aborted stream ends like a finished one: if this turn was cancelled, it must not say that it is complete.
     await anyio.lowlevel.checkpoint()
     if error is not None:
         await tell(_failed_of_itself(error, graph_name, config))
-    else:
-        outcome = "interrupted" if translator.waiting else "completed"
-        end = _lifecycle(outcome, graph_name, checkpoint_id=translator.checkpoint_id)
-        if before_end is not None:
-            end.data.update(await before_end())
-        await tell(end)
+        return
+    outcome = "interrupted" if translator.waiting else "completed"
+    await _tell_end(outcome, graph_name, translator.checkpoint_id, tell, before_end)
+    if cached is not None and outcome == "completed":
+        await cached.keep(translator.checkpoint_id)
+
+
+async def _tell_end(
+    outcome: str, graph_name: str, checkpoint_id: str, tell: Tell, before_end: BeforeEnd | None
+) -> None:
+    end = _lifecycle(outcome, graph_name, checkpoint_id=checkpoint_id)
+    if before_end is not None:
+        end.data.update(await before_end())
+    await tell(end)
 
 
 async def _start(graph: Graph, turn_input: Any, config: RunnableConfig) -> AsyncGraphRunStream:

@@ -25,6 +25,7 @@ from rtmem.drivers import AsyncDriver
 from rtmem.errors import ConfigError, InvalidRequestError, UnauthorizedError
 from rtmem.eventlog import AsyncEventLog
 from rtmem.gateway.auth import Tokens
+from rtmem.gateway.caches import Caches
 from rtmem.gateway.connection import Connection
 from rtmem.gateway.http import Http, path_id
 from rtmem.gateway.memory import Memories
@@ -66,16 +67,19 @@ class Gateway:
         limits = msgspec.structs.replace(settings.pointers, prefix=settings.checkpoint.prefix)
         self.pointers = AsyncPointers(driver=driver, settings=limits)
         self.memories = Memories(driver, settings, expected=memory_expected)
+        self.caches = Caches(driver, settings, self.memories.embedder, graphs.values())
         self._sweeper = Sweeper(driver, limits, settings.gateway.sweep_interval_ms)
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
-            self.runs = Runs(self._graphs, self._saver, self.settings, tasks, self.memories, self.pointers)
+            self.runs = Runs(self._graphs, self._saver, self.settings, tasks, self.memories, self.pointers, self.caches)
             tasks.start_soon(self._sweeper.run, name="pointer sweeper")
             tasks.start_soon(self.memories.wake, name="memory")
+            tasks.start_soon(self.caches.wake, name="cache")
             yield
             await self.runs.drain()
+            await self.caches.aclose()
             await self.memories.aclose()
             tasks.cancel_scope.cancel()
 

@@ -59,7 +59,7 @@ class Memories:
             given = self._settings
             memory = AsyncMemory(
                 driver=self._driver,
-                embedder=self._known_embedder(),
+                embedder=self.embedder(),
                 settings=given.memory,
                 store=given.store,
                 retrieval=given.retrieval,
@@ -117,8 +117,22 @@ class Memories:
             from rtmem.store import AsyncRedisStore
 
             options: dict[str, Any] = {"driver": self._driver, "settings": self._settings.store}
-            self._store = AsyncRedisStore(**options, index=self._known_embedder())
+            self._store = AsyncRedisStore(**options, index=self.embedder())
         return self._store
+
+    def embedder(self) -> Embedder | None:
+        """The one of this gateway; cached answers are found by it, too. None: its packages are missing."""
+        if not self._embedder_is_known:
+            self._embedder_is_known = True
+            if self._extra:
+                _logger.warning(
+                    "memory compares words only, and the cache knows only the very same question: "
+                    "pip install 'rtmem[%s]' for meaning",
+                    self._extra,
+                )
+            else:
+                self._embedder = embedding.from_settings(self._settings.embedding)
+        return self._embedder
 
     async def aclose(self) -> None:
         """End what is under way. The driver is not ours."""
@@ -127,15 +141,6 @@ class Memories:
         close = getattr(self._embedder, "aclose", None)
         if close is not None:
             await close()
-
-    def _known_embedder(self) -> Embedder | None:
-        if not self._embedder_is_known:
-            self._embedder_is_known = True
-            if self._extra:
-                _logger.warning("memory compares words only: pip install 'rtmem[%s]' for meaning", self._extra)
-            else:
-                self._embedder = embedding.from_settings(self._settings.embedding)
-        return self._embedder
 
 
 class BoundStore(BaseStore):

@@ -34,6 +34,7 @@ from rtmem.errors import (
     StateUnreadableError,
     UnsupportedError,
 )
+from rtmem.gateway.caches import Caches
 from rtmem.gateway.durability import CONFIG_KEY, Promise, Prover, ack_of
 from rtmem.gateway.memory import Memories
 from rtmem.gateway.protocol import InputRespondParams, RunStartParams
@@ -78,8 +79,10 @@ class Runs:
         tasks: TaskGroup,
         memories: Memories,
         pointers: AsyncPointers,
+        caches: Caches,
     ) -> None:
         self._graphs = graphs
+        self._caches = caches
         self._memories = memories
         self._pointers = pointers
         self._savers = {name: _restricted(saver, graph) for name, graph in graphs.items()}
@@ -270,6 +273,7 @@ class Runs:
     ) -> TurnEvent | None:
         """Publish the events of a turn. Returns its end if it could not tell that itself."""
         end = None
+        cached = self._caches.of_turn(thread.principal, graph, turn_input, config, run.assistant_id)
         try:
             async with anyio.create_task_group() as beside:
 
@@ -282,7 +286,13 @@ class Runs:
 
                 beside.start_soon(promise.watch)
                 await turn.run(
-                    graph, turn_input, config, graph_name=run.assistant_id, tell=tell, before_end=promise.keep
+                    graph,
+                    turn_input if cached is None else cached.turn_input,
+                    config,
+                    graph_name=run.assistant_id,
+                    tell=tell,
+                    before_end=promise.keep,
+                    cached=cached,
                 )
                 await thread.flush()
                 beside.cancel_scope.cancel()

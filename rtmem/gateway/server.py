@@ -23,7 +23,7 @@ from rtmem.gateway.app import UndecodedPaths
 from rtmem.gateway.wire import protocol_classes
 from rtmem.settings import Gateway, Settings
 
-_MEMORY_AWAITED_S: Final = 5
+_AWAKE_AWAITED_S: Final = 5
 
 AppFactory = Callable[[], AbstractAsyncContextManager[Any]]
 """Opens what the application needs (driver, saver), gives `create_app(...)`, and closes it all at the end."""
@@ -176,8 +176,9 @@ class DrainingServer(uvicorn.Server):
 
         if self._on_ready is not None and self.started:
             # Connections are served meanwhile. Who comes when he is called shall not find a memory that is too late.
-            with anyio.move_on_after(_MEMORY_AWAITED_S):
+            with anyio.move_on_after(_AWAKE_AWAITED_S):
                 await self._app.gateway.memories.awake.wait()
+                await self._app.gateway.caches.awake.wait()
             self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
