@@ -60,7 +60,7 @@ class TextQuery:
 
 def stemmed(text: str) -> str:
     """The stems of all words of `text`, in order, separated by spaces: what the TEXT field holds."""
-    return " ".join(_stem(word) for word in _words(text))
+    return " ".join(stem(word) for word in _words(text))
 
 
 def stems(text: str, words_max: int) -> list[str]:
@@ -71,7 +71,7 @@ def stems(text: str, words_max: int) -> list[str]:
     """
     words = _words(text)
     telling = [word for word in words if word not in STOP_WORDS] or words
-    found = dict.fromkeys(_stem(word) for word in reversed(telling))
+    found = dict.fromkeys(stem(word) for word in reversed(telling))
     return list(found)[:words_max][::-1]
 
 
@@ -118,7 +118,7 @@ def _plain(word: str) -> str:
 
 
 @lru_cache(maxsize=32_768)  # 50 us a word in Python, and people use the same few thousand
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
     """The stem of a word in the stored form; of a script that we have no stemmer for, the word itself."""
     word = word.replace("'", "")
     word = IRREGULAR.get(word, word)

@@ -46,6 +46,7 @@ SHARED_MOVES = {
     *("memory_scope", "memory_search", "memory_queries", "memory_ranking", "memory_state", "memory_drafts"),
     "memory_vectors",
     *("fact_scope", "fact_drafts", "fact_filters"),
+    *("guard_lexicon", "guard_reading", "guard_tokens", "guard_features", "guard_kinship", "guard_order"),
     *("cache_state", "cache_index", "semantic_cache"),
     *("pointer_lifetimes", "pointer_reading", "pointer_search", "pointer_select", "pointer_inspection"),
 }
@@ -53,6 +54,7 @@ SHAPES = {
     "aof_watch",
     *("words", "serde", "fingerprints", "messages", "replies", "expiry", "clones"),
     *("vector_fields", "cache_records", "cache_prompts", "cache_answers"),
+    *("guard_english", "guard_russian"),
     *("memory_items", "transfer_lines", "memory_filters", "fact_items"),
     *("pointer_values", "pointer_cuts", "pointer_tables", "pointer_objects", "pointer_media", "pointer_decoding"),
     *("pointer_chunks", "pointer_previews", "pointer_continuations"),

@@ -1,0 +1,172 @@
+"""Do the words that two texts share play the same roles in both?
+
+"Florida to NY" and "NY to Florida" have the same words. Roles show in three ways: by the preposition before a word, by
+its place among the others (subject, verb, object), and in Russian by its ending.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from rtmem.operations.guard_features import Item
+from rtmem.operations.guard_lexicon import Kind
+
+_ITEMS_MAX: Final = 40
+"""Of a longer text only the first are looked at: the work grows with the square."""
+
+# The prepositions of one word that cannot mean the same; "" is none.
+_OPPOSED: Final = """
+from to, before after, before during, after during, against for, under over, over -, under -, than -, by -
+instead of -, in out, in off, up down
+из в, из к, из до, с до, после перед, после до, под над, за против, для против, вместо -, по сравнению с -
+при после, при до
+"""
+_OPPOSED_ROLES: Final = frozenset(
+    frozenset(pair.strip().replace("-", "").rsplit(" ", 1)) for line in _OPPOSED.split("\n") for pair in line.split(",")
+)
+_BY: Final = frozenset(("by", ""))
+_INSTRUMENTAL: Final = ("ом", "ем", "ой", "ей", "ами", "ями", "ью")
+
+
+class Pair(NamedTuple):
+    """An item of one text, what it is in the other, and its place there."""
+
+    one: Item
+    other: Item
+    place: int
+
+
+Said = tuple[str, str]
+
+
+def exchanged(asked: tuple[Item, ...], cached: tuple[Item, ...]) -> Said | None:
+    """The words whose roles differ, as they stand in either text; None if all play the same."""
+    pairs = _paired(asked[:_ITEMS_MAX], cached[:_ITEMS_MAX])
+    moved = [pair for pair in pairs if pair.one.role != pair.other.role]
+    for at, first in enumerate(moved):
+        for second in moved[at + 1 :]:
+            if first.one.role == second.other.role and second.one.role == first.other.role:
+                return _said(first.one, second.one), _said(first.other, second.other)
+    for pair in moved:
+        roles = frozenset((pair.one.role, pair.other.role))
+        # "by" only marks who acts in a sentence turned around: A hit B, B was hit by A.
+        if roles in _OPPOSED_ROLES and not (roles == _BY and _is_turned(pairs)):
+            return _said(pair.one), _said(pair.other)
+    return _swapped(pairs) or _declined(pairs)
+
+
+def _paired(asked: tuple[Item, ...], cached: tuple[Item, ...]) -> list[Pair]:
+    """The items both have, in the order of `asked`, with their place in `cached`."""
+    free = [item for item in cached if item.kind is not Kind.FILLER]
+    taken: set[int] = set()
+    pairs = []
+    for item in asked:
+        if item.kind is Kind.FILLER:
+            continue
+        for at, other in enumerate(free):
+            if at not in taken and not item.word.senses.isdisjoint(other.word.senses):
+                taken.add(at)
+                # "I" is left out and put anywhere, as long as it does not become "me".
+                if item.kind is not Kind.PRONOUN or item.surface != other.surface:
+                    pairs.append(Pair(item, other, at))
+                break
+    return pairs
+
+
+def _is_turned(pairs: list[Pair]) -> bool:
+    return any(one.place > two.place for one, two in pairwise(pairs))
+
+
+def _swapped(pairs: list[Pair]) -> Said | None:
+    """X verb Y against Y verb X: two blocks have changed places around what stands between them."""
+    ranks = {place: rank for rank, place in enumerate(sorted(pair.place for pair in pairs))}
+    begin = highest = 0
+    for at, pair in enumerate(pairs):
+        highest = max(highest, ranks[pair.place])
+        if highest == at:  # so far the same items in both: whatever moved, moved among them
+            if at > begin and (said := _exchanged_blocks(pairs[begin : at + 1])):
+                return said
+            begin = at + 1
+    return None
+
+
+def _exchanged_blocks(pairs: list[Pair]) -> Said | None:
+    """The blocks at both ends of `pairs` if they have changed places and what is between them has stayed."""
+    places = sorted(pair.place for pair in pairs)
+    order = [places.index(pair.place) for pair in pairs]
+    size = len(order)
+    for left in range(1, size):
+        if order[:left] != list(range(size - left, size)):
+            continue
+        for right in range(1, size - left + 1):
+            between = order[left : size - right]
+            if order[size - right :] == list(range(right)) and between == list(range(right, right + len(between))):
+                front, back = pairs[:left], pairs[size - right :]
+                if _matters(front, back, is_adjacent=not between):
+                    first, second = front[0], back[0]
+                    return _said(first.one, second.one), _said(second.other, first.other)
+    return None
+
+
+def _matters(front: list[Pair], back: list[Pair], *, is_adjacent: bool) -> bool:
+    """Whether two blocks that changed places mean something else now.
+
+    Not if prepositions say what they are, wherever they stand; nor if one text says it in the passive.
+    """
+    moved = (*front, *back)
+    if any(pair.one.role or pair.other.role for pair in moved):
+        return False
+    if any(_is_instrumental(pair.one) for pair in moved) != any(_is_instrumental(pair.other) for pair in moved):
+        return False
+    if is_adjacent:
+        first, second = front[0], back[0]
+        # "A and B" is "B and A"; "learn quickly" is "quickly learn".
+        is_listed = second.one.is_joined and first.other.is_joined
+        return not is_listed and (_are_even(first, second) or _are_bent(first, second))
+    return True
+
+
+def _is_instrumental(item: Item) -> bool:
+    return item.surface.endswith(_INSTRUMENTAL) and not item.surface.isascii()
+
+
+def _are_even(first: Pair, second: Pair) -> bool:
+    """Whether two neighbours are things of one sort, so that it matters which comes first."""
+    items = (first.one, first.other, second.one, second.other)
+    return (
+        all(item.is_name for item in items)
+        or all(item.is_apart for item in items)
+        or all(item.kind in (Kind.NUMBER, Kind.UNIT) for item in items)
+    )
+
+
+def _are_bent(first: Pair, second: Pair) -> bool:
+    """Whether both have other endings now: the square of a sum, the sum of squares."""
+    return all(_is_declined(pair) for pair in (first, second))
+
+
+def _is_declined(pair: Pair) -> bool:
+    is_russian = not pair.one.surface.isascii() and not pair.other.surface.isascii()
+    return is_russian and pair.one.word.stem == pair.other.word.stem and _ending(pair.one) != _ending(pair.other)
+
+
+def _declined(pairs: list[Pair]) -> Said | None:
+    """Two Russian words that have exchanged their endings: who did it and to whom is now the other way round."""
+    bent = [(pair, _ending(pair.one), _ending(pair.other)) for pair in pairs if _is_declined(pair)]
+    for at, (first, was, is_now) in enumerate(bent):
+        for second, was2, is_now2 in bent[at + 1 :]:
+            if was == is_now2 and is_now == was2:
+                return _said(first.one, second.one), _said(first.other, second.other)
+    return None
+
+
+_SOUNDS: Final = str.maketrans("яюи", "ауы", "ьй")  # the soft and hard spelling of one ending
+
+
+def _ending(item: Item) -> str:
+    return item.surface.removeprefix(item.word.stem).translate(_SOUNDS)
+
+
+def _said(*items: Item) -> str:
+    return " ... ".join(f"{item.role} {item.surface}".strip() for item in items)

@@ -1,0 +1,225 @@
+"""One piece of text between spaces -> the words, numbers and code in it. Remembered: texts share their pieces."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from rtmem.operations.guard_lexicon import Kind, Word, lexicon, words_of
+from rtmem.operations.text_query import stem
+
+PIECE_CHARACTERS_MAX: Final = 64
+"""A longer piece is no word: it is compared as it is."""
+
+_PIECES_MAX: Final = 32_768
+
+_OPENING: Final = "([{<\"'«“„‘¿¡*_`"
+_CLOSING: Final = ".,;:!?…)]}>\"'»”’*_`"
+_SENTENCE_END: Final = frozenset(".?!…")
+_PAUSE: Final = frozenset(".,;:?!…)")
+
+_DIGITS: Final = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?"
+_ORDINAL_END: Final = "st|nd|rd|th|й|я|е|х|го|му|м|ый|ая|ое|ого|ой|ых|s"
+_AMOUNT: Final = re.compile(rf"([+-]?)([$€£₽¥₹#№]?)({_DIGITS})(?:-?({_ORDINAL_END}))?$")
+_AMOUNT_UNIT: Final = re.compile(rf"([+-]?(?:{_DIGITS}))-?([^\W\d_]{{1,12}}\.?|[%$€£₽¥₹°]|°[cf])$")
+_RANGE: Final = re.compile(r"(\d+(?:[.,]\d+)?)-(\d+(?:[.,]\d+)?)([^\W\d]{0,5}|%)$")
+_CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?(am|pm)?$")
+_ISO_DATE: Final = re.compile(r"(\d{4})-(\d{2})-(\d{2})$")
+_DOTTED_DATE: Final = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})$")
+_FRACTION: Final = re.compile(r"(\d+)/(\d+)$")
+_GROUPED: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?$")
+_WORD: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*$")
+_ROMAN: Final = re.compile(r"(?=[ivx]{2})x{0,3}(?:ix|iv|v?i{0,3})$")
+# What no plain word looks like: paths, addresses, flags, identifiers, calls, versions.
+_CODE: Final = re.compile(
+    r"--?[A-Za-zА-яЁё]|\w+://|www\.|~?\.{0,2}/\w|[A-Za-z]:\\|[.@$#]\w|\w+@\w"
+    r"|.*(?:[\w)][_=<>{}\[\]\\|^~]|::|->|\(\)|\+\+$|[^\W\d_]#$)"
+    r"|[A-Za-z_]\w*\.\w|\d+(?:\.\d+){2,}|v\d|[a-z]+[A-Z]|(?=.*\d)(?=.*[^\W\d_])[\w.-]+$|\w+/\w"
+)
+_OPERATOR: Final = frozenset("+-*/=<>≤≥≠^%&|~×÷±√∞!")
+_MONTHS: Final = (
+    *("january", "february", "march", "april", "May", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_NEGATIVE: Final = re.compile(r"(.+)n't$")
+_TAIL: Final = re.compile(r"'(?:s|m|re|ve|ll|d)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    words: tuple[Word, ...]
+    is_capital: bool = False
+    is_upper: bool = False
+    is_possessive: bool = False
+    ends_sentence: bool = False
+    pauses: bool = False
+
+
+_NOTHING: Final = Piece(())
+
+
+@lru_cache(maxsize=_PIECES_MAX)
+def piece(raw: str) -> Piece:
+    """What stands between two spaces of a text that went through `guard_features.plain`."""
+    if len(raw) > PIECE_CHARACTERS_MAX:
+        return Piece((_code(raw),))
+    core = raw.lstrip(_OPENING) if not raw.startswith(("_", "*")) or len(raw) < 3 else raw.lstrip("*_" + _OPENING)
+    bare = core.rstrip(_CLOSING)
+    if not bare or not any(map(str.isalnum, bare)):
+        return _marks(raw)
+    end = core[len(bare) :]
+    if end.startswith(")") and bare.endswith("("):  # a call: print()
+        bare, end = bare + ")", end[1:]
+    ends_sentence = not _SENTENCE_END.isdisjoint(end) and bare[-1:] != "."
+    words, is_possessive = _words(bare)
+    return Piece(
+        words,
+        is_capital=bare[0].isupper(),
+        is_upper=len(bare) > 1 and bare.isupper(),
+        is_possessive=is_possessive,
+        ends_sentence=ends_sentence,
+        pauses=not _PAUSE.isdisjoint(end),
+    )
+
+
+def _marks(raw: str) -> Piece:
+    """A piece without a letter or digit: an operator, an emoji, or only punctuation."""
+    said = [
+        mark for mark in raw if mark in _OPERATOR or (mark > "\u2190" and not mark.isspace() and mark not in "“”„»…")
+    ]
+    words = (_code("".join(said)),) if said and "".join(said) not in ("-", "--", "/", "|", "!", "!!", "*", "&") else ()
+    return Piece(words, ends_sentence=not _SENTENCE_END.isdisjoint(raw), pauses=True)
+
+
+def _words(bare: str) -> tuple[tuple[Word, ...], bool]:
+    surface = bare.lower().replace("ё", "е")
+    known = lexicon().words.get(bare if bare in _CAPITALS else surface)
+    if known is not None:
+        return (_by_case(known, bare),), False
+    if surface[0].isdigit() or surface[0] in "$€£₽¥₹+-#№%°":
+        found = _quantity(surface)
+        if found:
+            return found, False
+    if _WORD.match(surface):
+        if _CODE.match(bare) and not bare.isupper():  # camelCase
+            return (Word(Kind.CODE, bare, surface, frozenset((f"code {bare}", stem(surface)))),), False
+        return _letters(surface, bare)
+    if "-" in surface and all(_WORD.match(part) or part.isdigit() for part in surface.split("-")):
+        return _hyphened(surface, bare), False
+    if _CODE.match(bare):
+        if "/" in bare and all(_WORD.match(part) for part in surface.split("/")):
+            return tuple(word for part in surface.split("/") for word in _letters(part, part)[0]), False
+        return (_code(bare),), False
+    return (Word(Kind.CONTENT, surface, surface, frozenset((surface,))),), False
+
+
+def _letters(surface: str, bare: str) -> tuple[tuple[Word, ...], bool]:
+    if "'" in surface:
+        negative = _NEGATIVE.match(surface)
+        if negative:
+            return (lexicon().word(negative[1]), lexicon().words["n't"]), False
+        short = _TAIL.sub("", surface)
+        if short != surface:
+            return (lexicon().word(short),), surface.endswith("'s")
+    if bare.isupper() and len(bare) > 1 and _ROMAN.match(surface):
+        return (_number(surface, float(_roman(surface))),), False
+    if compound := _MEASURED.match(surface):
+        number = lexicon().words.get(compound[1])
+        unit = lexicon().words[_MEASURES[compound[2]]]
+        if number is not None and number.kind is Kind.NUMBER:
+            return (number, unit), False
+    return (_by_case(lexicon().word(surface), bare),), False
+
+
+# трехлетний, двадцатилетие, пятидневный
+_MEASURES: Final = {
+    **{"лет": "лет", "дневн": "дней", "часов": "часов", "месячн": "месяцев", "недельн": "недель", "минутн": "минут"},
+    **{"процентн": "процентов", "километров": "километров", "метров": "метров", "литров": "литров", "сут": "дней"},
+}
+_MEASURED: Final = re.compile(rf"(\w{{3,14}}?)({'|'.join(_MEASURES)})[а-я]{{0,4}}$")
+
+
+def _by_case(word: Word, bare: str) -> Word:
+    """The word with regard to capitals: `May` is a month, `may` is not; `IT` and `US` are no pronouns."""
+    if len(bare) > 1 and bare.isupper() and bare.isascii() and word.kind is Kind.FUNCTION and word.surface in _SHOUTED:
+        return _content(bare.lower())
+    if word.kind is Kind.UNIT and len(bare) == 2 and bare.isupper() and word.stem in lexicon().groups:
+        return _content(word.surface)  # ML
+    return word
+
+
+_CAPITALS: Final = words_of("May Mon Wed Sat Sun")
+_SHOUTED: Final = words_of("us it am who")
+
+
+def _hyphened(surface: str, bare: str) -> tuple[Word, ...]:
+    joined = surface.replace("-", "")
+    groups = lexicon().groups
+    for whole in (surface, joined):
+        if stem(whole) in groups:
+            return (lexicon().word(whole),)
+    parts = surface.split("-")
+    words = tuple(word for part in parts if part for word in (_quantity(part) or _letters(part, part)[0]))
+    if len(parts) == 2 and all(word.kind is Kind.NUMBER for word in words) and len(words) == 2:  # twenty-five
+        return (_number(surface, words[0].value + words[1].value),)
+    return words
+
+
+def _quantity(surface: str) -> tuple[Word, ...]:
+    """The words of a piece that begins with a digit, a sign or a currency; none if it is something else."""
+    if match := _AMOUNT.match(surface):
+        sign, mark, digits, _ = match.groups()
+        number = _number(surface, _value(digits) * (-1 if sign == "-" else 1))
+        return (number, lexicon().words[mark]) if mark and mark not in "#№" else (number,)
+    if match := _ISO_DATE.match(surface):
+        return _date(int(match[3]), int(match[2]), int(match[1]), surface)
+    if match := _DOTTED_DATE.match(surface):
+        return _date(int(match[1]), int(match[2]), int(match[3]), surface)
+    if match := _CLOCK.match(surface):
+        hours, minutes, seconds, half = match.groups()
+        clock = Word(Kind.DATE, surface, surface, frozenset((f"clock {int(hours)}:{minutes}:{seconds or '00'}",)))
+        return (clock, lexicon().words[half]) if half else (clock,)
+    if match := _RANGE.match(surface):
+        unit = lexicon().words.get(match[3])
+        numbers = (_number(match[1], _value(match[1])), _number(match[2], _value(match[2])))
+        return (*numbers, unit) if unit is not None and unit.kind is Kind.UNIT else numbers if not match[3] else ()
+    if (match := _FRACTION.match(surface)) and int(match[2]):
+        return (_number(surface, int(match[1]) / int(match[2])),)
+    if match := _AMOUNT_UNIT.match(surface):
+        unit = lexicon().words.get(match[2].rstrip("."))
+        if unit is not None and unit.kind in (Kind.UNIT, Kind.NUMBER, Kind.DATE):
+            return (_number(match[1], _value(match[1])), unit)
+    return ()
+
+
+def _date(day: int, month: int, year: int, surface: str) -> tuple[Word, ...]:
+    if not 1 <= month <= 12:
+        return (_code(surface),)
+    name = lexicon().words[_MONTHS[month - 1]]
+    return (_number(str(day), day), name, _number(str(year), year))
+
+
+def _value(digits: str) -> float:
+    if _GROUPED.match(digits):
+        digits = digits.replace(",", "")
+    return float(digits.replace(",", "."))
+
+
+def _roman(surface: str) -> int:
+    values = [{"i": 1, "v": 5, "x": 10}[letter] for letter in surface]
+    return sum(-value if value < after else value for value, after in zip(values, [*values[1:], 0], strict=True))
+
+
+def _number(surface: str, value: float) -> Word:
+    return Word(Kind.NUMBER, surface, f"{value:.9g}", frozenset((f"number {value:.9g}",)), "", value)
+
+
+def _content(surface: str) -> Word:
+    root = stem(surface)
+    return Word(Kind.CONTENT, surface, root, frozenset((root, *lexicon().groups.get(root, ()))))
+
+
+def _code(text: str) -> Word:
+    return Word(Kind.CODE, text, text, frozenset((f"code {text}",)))

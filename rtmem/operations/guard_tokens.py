@@ -1,0 +1,203 @@
+"""A text -> its words in order, phrases and quantities put together: what `guard_features` reads the roles from."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final, NamedTuple
+
+from rtmem.operations.guard_lexicon import Kind, Lexicon, Word, lexicon, words_of
+from rtmem.operations.guard_reading import piece
+
+
+class Token(NamedTuple):
+    word: Word
+    is_name: bool  # a capital letter that no sentence begins with
+    pauses: bool  # punctuation follows
+    is_possessive: bool  # with 's
+    begins_question: bool = False  # a phrase whose first word asks: "how big"
+
+
+_TRANSLATED: Final = str.maketrans(
+    {
+        **dict.fromkeys("‘’ʼ´＇", "'"),
+        **dict.fromkeys("‐‑‒–—−", "-"),
+        **dict.fromkeys("\u00a0\u2009\u202f", " "),
+        **dict.fromkeys("\u200b\u200c\u200d\u200e\u200f\ufeff\u00ad\x00"),
+    }
+)
+_GROUPED_BY_SPACE: Final = re.compile(r"(?<=\d) (?=\d{3}(?:\D|$))")  # 1 000 000
+
+# Adverbs that may stand apart from their verb (turn the light off), and prepositions that may govern nothing.
+_PARTICLES: Final = frozenset(("on", "off", "up", "down", "in", "out", "away", "over", "back", "за", "против"))
+_PARTICLE_DISTANCE_MAX: Final = 6
+_GOVERNED: Final = frozenset(
+    (Kind.CONTENT, Kind.LIGHT, Kind.FILLER, Kind.NUMBER, Kind.UNIT, Kind.DATE, Kind.CODE, Kind.PRONOUN)
+)
+_TEMPERATURES: Final = frozenset(("celsius", "fahrenheit", "kelvin"))
+AUXILIARIES: Final = words_of(
+    "is are was were be been being am do does did have has had can could may might would should shall will must"
+)
+
+
+def plain(text: str) -> str:
+    """The text with one kind of apostrophe, dash and space, and nothing invisible."""
+    if text.isascii():
+        return text.replace("\x00", "")
+    return unicodedata.normalize("NFKC", text.translate(_TRANSLATED)).translate(_TRANSLATED)
+
+
+def tokens(text: str) -> list[Token]:
+    """The words of a `plain` text."""
+    known = lexicon()
+    found = _words(text, known)
+    _gather(found, known)
+    found = _phrases(found, known)
+    if any(token.word.kind is Kind.NUMBER for token in found):
+        found = _quantities(found)
+    return found
+
+
+def _words(text: str, known: Lexicon) -> list[Token]:
+    pieces = [piece(raw) for raw in _GROUPED_BY_SPACE.sub("", text).split()]
+    worded = [found for found in pieces if found.words]
+    capitals = sum([found.is_capital for found in worded])
+    # In a title or a shout capitals name nothing.
+    is_loud = (len(worded) > 2 and capitals > 0.7 * len(worded)) or all(found.is_upper for found in worded)
+    result: list[Token] = []
+    begins = True
+    for found in pieces:
+        is_name = found.is_capital and not begins and not is_loud
+        for word in found.words:
+            if begins and word.surface == "May":  # "May I ..."
+                word = known.words["may"]
+            result.append(Token(word, is_name, False, found.is_possessive))
+        if found.pauses and result:
+            result[-1] = result[-1]._replace(pauses=True)
+        begins = found.ends_sentence or (begins and not found.words)
+    return result
+
+
+def _gather(found: list[Token], known: Lexicon) -> None:
+    """Put the particles of phrasal verbs next to them: turn the light off -> turn off the light."""
+    for at, token in enumerate(found):
+        particle = token.word
+        if particle.surface not in _PARTICLES or _governs(found, at):
+            continue
+        for verb in range(at - 1, max(at - 1 - _PARTICLE_DISTANCE_MAX, -1), -1):
+            followed = known.phrases.get(found[verb].word.stem)
+            if followed and any(not tail for tail, _ in followed.get(particle.stem, ())):
+                found.insert(verb + 1, found.pop(at))
+                break
+        else:
+            senses = frozenset((f"particle {particle.stem}",))
+            found[at] = token._replace(word=Word(Kind.CONTENT, particle.surface, particle.stem, senses))
+
+
+def _governs(found: list[Token], at: int) -> bool:
+    """Whether the preposition at `at` has something to govern after it."""
+    if found[at].pauses or at + 1 == len(found):
+        return False
+    after = found[at + 1].word
+    return after.kind in _GOVERNED or (after.kind is Kind.FUNCTION and after.surface not in AUXILIARIES)
+
+
+def _phrases(found: list[Token], known: Lexicon) -> list[Token]:
+    """Each phrase that the lexicon knows as one token, the longest first."""
+    phrases = known.phrases
+    result = []
+    at, end = 0, len(found)
+    while at < end:
+        token = found[at]
+        length = 1
+        followed = phrases.get(token.word.stem)
+        if followed is not None and at + 1 < end:
+            for tail, phrase in followed.get(found[at + 1].word.stem, ()):
+                if tail == tuple([other.word.stem for other in found[at + 2 : at + 2 + len(tail)]]):
+                    length = len(tail) + 2
+                    last = found[at + length - 1]
+                    asks = token.word.kind is Kind.QUESTION
+                    token = Token(phrase, token.is_name, last.pauses, last.is_possessive, asks)
+                    break
+        result.append(token)
+        at += length
+    return result
+
+
+def _quantities(found: list[Token]) -> list[Token]:
+    """Each number with all its words and its unit as one token: two hundred and five kilograms."""
+    result = []
+    at = 0
+    while at < len(found):
+        if found[at].word.kind is not Kind.NUMBER:
+            result.append(found[at])
+            at += 1
+            continue
+        start = at
+        value, at = _value(found, at)
+        surface = " ".join(token.word.surface for token in found[start:at])
+        is_weak = at == start + 1 and found[start].word.is_weak
+        key = f"number {value:.9g}"
+        if value < 1 and at + 1 < len(found) and found[at].word.surface in ("a", "an", "of"):
+            at += found[at + 1].word.kind is Kind.UNIT  # half an hour
+        if at < len(found) and found[at].word.kind is Kind.UNIT:
+            at = _temperature(found, at)
+            unit = found[at].word
+            at += 1
+            # 2019 году is 2019, not so many months.
+            if not (1000 <= value <= 2100 and (unit.surface == "г" or (unit.name == "month" and unit.value == 12))):
+                key = f"quantity {unit.name} {value * unit.value:.9g}"
+                surface, is_weak = f"{surface} {unit.surface}", False
+        number = Word(Kind.NUMBER, surface, key, frozenset((key,)), value=value, is_weak=is_weak)
+        result.append(Token(number, False, found[at - 1].pauses, found[at - 1].is_possessive))
+    return result
+
+
+def _value(found: list[Token], at: int) -> tuple[float, int]:
+    """The value of the number that begins at `at`, and where it ends."""
+    total, value = 0.0, found[at].word.value
+    at += 1
+    while at < len(found):
+        word, last = found[at].word, found[at - 1].word
+        following = found[at + 1].word if at + 1 < len(found) else None
+        if word.kind is Kind.NUMBER and word.value >= 100 and word.surface.isalpha():
+            value *= word.value
+            if word.value >= 1000:
+                total, value = total + value, 0.0
+        elif word.kind is Kind.NUMBER and _continues(value, word, last):
+            value += word.value
+        elif word.surface == "and" and following is not None and value >= 100 and _continues(value, following, last):
+            value += following.value
+            at += 1
+        elif word.surface in ("and", "с") and (half := _half(found, at + 1)):
+            value += 0.5
+            at = half - 1
+        else:
+            break
+        at += 1
+    return total + value, at
+
+
+def _continues(value: float, word: Word, last: Word) -> bool:
+    """Whether a number word goes on: twenty five, two hundred forty; not: five six."""
+    if word.kind is not Kind.NUMBER or not (last.surface.isalpha() and word.surface.isalpha()) or word.value < 1:
+        return False
+    if value % 100 == 0:
+        return word.value < 100
+    return value % 100 >= 20 and value % 10 == 0 and word.value < 10
+
+
+def _half(found: list[Token], at: int) -> int:
+    """Where "(a) half" that begins at `at` ends; 0 if it does not."""
+    if at < len(found) and found[at].word.surface == "a":
+        at += 1
+    return at + 1 if at < len(found) and found[at].word.surface in ("half", "половиной") else 0
+
+
+def _temperature(found: list[Token], at: int) -> int:
+    """Where the unit stands: 20 degrees Celsius, 20 градусов по Цельсию."""
+    if found[at].word.name == "degree":
+        for skipped in (1, 2):
+            if at + skipped < len(found) and found[at + skipped].word.name in _TEMPERATURES:
+                return at + skipped
+    return at

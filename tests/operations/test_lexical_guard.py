@@ -1,0 +1,195 @@
+"""What the guard lets pass and what it refuses, by examples of its own; the pair sets' first halves as a whole."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rtmem.operations.lexical_guard import TEXT_CHARACTERS_MAX, Refusal, compare
+
+PAIRS = Path(__file__).parents[2] / "loadtest/cache_quality/pairs"
+
+REFUSED = {
+    "number": [
+        ("convert 12 inches to cm", "convert 21 inches to cm"),
+        ("is 3 cups enough for four people", "is 3 cups enough for five people"),
+        ("who was Louis XIV", "who was Louis XVI"),
+        ("what is 15% of 60", "what is 20% of 60"),
+        ("how old is a two-year-old horse", "how old is a three-year-old horse"),
+        ("Сколько будет 5 тысяч долларов?", "Сколько будет 6 тысяч долларов?"),
+        ("игры для трехлетнего мальчика", "игры для пятилетнего мальчика"),
+    ],
+    "unit": [
+        ("how many grams are in a stick of butter", "how many ounces are in a stick of butter"),
+        ("Сколько метров в версте?", "Сколько километров в версте?"),
+    ],
+    "date": [
+        ("is the bank open on Monday", "is the bank open on Sunday"),
+        ("what happened in March 1917", "what happened in May 1917"),
+        ("Какая погода вчера?", "Какая погода завтра?"),
+        ("курс доллара на 01.02.2024", "курс доллара на 01.03.2024"),
+    ],
+    "negation": [
+        ("why does my dog eat grass", "why doesn't my dog eat grass"),
+        ("can I fly with a passport", "can I fly without a passport"),
+        ("foods everyone except babies may eat", "foods everyone may eat"),
+        ("Что можно есть перед операцией?", "Что нельзя есть перед операцией?"),
+        ("is this mushroom edible", "is this mushroom inedible"),
+        ("чай с сахаром полезен", "чай без сахара полезен"),
+    ],
+    "antonym": [
+        ("how to increase blood pressure", "how to lower blood pressure"),
+        ("turn the lights on", "turn the lights off"),
+        ("what does an employer owe", "what does an employee owe"),
+        ("is it worth a heavy fine", "is it worth a light fine"),
+        ("who is the fastest player", "who is the slowest player"),
+        ("Как включить уведомления?", "Как отключить уведомления?"),
+        ("самый дешевый отель", "самый дорогой отель"),
+    ],
+    "order": [
+        ("trains from Rome to Milan", "trains from Milan to Rome"),
+        ("can cats eat mice", "can mice eat cats"),
+        ("is gold heavier than lead", "is lead heavier than gold"),
+        ("did Alice invite Bob", "did Bob invite Alice"),
+        ("was Troy sacked by Greece", "was Greece sacked by Troy"),
+        ("I owe my brother money", "my brother owes me money"),
+        ("sales before the merger", "sales after the merger"),
+        ("поезда из Тулы в Курск", "поезда из Курска в Тулу"),
+        ("собака укусила кошку", "кошка укусила собаку"),
+        ("заместитель директора", "директор заместителя"),
+        ("принимать до еды", "принимать после еды"),
+    ],
+    "name": [
+        ("where was Mozart born", "where was Haydn born"),
+        ("what is the capital of Chad", "what is the capital of Mali"),
+        ("кто убил Пушкина", "кто убил Лермонтова"),
+    ],
+    "quoted": [
+        ('what does "bona fide" mean', 'what does "pro bono" mean'),
+        ("Что значит «ad hoc»?", "Что значит «de facto»?"),
+    ],
+    "code": [
+        ("what does str.strip() do", "what does str.split() do"),
+        ("what is the flag --force for", "what is the flag --prune for"),
+        ("open /etc/hosts", "open /etc/fstab"),
+        ("what is 7 + 2", "what is 7 * 2"),
+        ("what does max_retries do", "what does max_delay do"),
+        ("what does 😀 mean", "what does 😢 mean"),
+    ],
+    "question": [
+        ("when did the king die", "where did the king die"),
+        ("кто построил мост", "зачем построил мост"),
+    ],
+    "content": [
+        ("how do I boil potatoes", "how do I boil lentils"),
+        ("benefits of green tea", "benefits of green tea for hair"),
+        ("как варить гречку", "как варить перловку"),
+    ],
+}
+
+PASSED = [
+    ("How do I reset my password?", "how can i reset my password"),
+    ("what is the capital of France", "capital of France?"),
+    ("on Windows, how do I install Python", "How do I install Python on Windows?"),
+    ("did Brutus kill Caesar", "was Caesar killed by Brutus"),
+    ("difference between TCP and UDP", "difference between UDP and TCP"),
+    ("what's the population of Japan", "what is Japan's population"),
+    ("turn the alarm off", "disable the alarm"),
+    ("how many minutes are in 2 hours", "how many minutes are in two hours?"),
+    ("is 90 minutes enough", "is 1.5 hours enough"),
+    ("two hundred and fifty dollars in euros", "$250 in euros"),
+    ("what happened on May 5, 2020", "what happened on 2020-05-05"),
+    ("is it impossible to see", "is it not possible to see"),
+    ("Isn't Oslo the capital of Norway?", "Is Oslo the capital of Norway?"),
+    ("what is machine learning", "what is ML"),
+    ("who wrote Hamlet", "who is the author of Hamlet"),
+    ("what year did the war end", "when did the war end"),
+    ("who is the quickest runner", "who is the fastest runner"),
+    ("what is a good e-mail client", "what's a good email client"),
+    ("Что значит «белая ворона»?", 'что значит "белая ворона"'),
+    ("Ёжик ест яблоки?", "ежик ест яблоки"),
+    ("Как удалить аккаунт?", "Как удалить учетную запись?"),
+    ("Сколько стоит билет в Рим?", "Какая цена билета в Рим?"),
+    ("Не подскажете, как пройти в музей?", "Как пройти в музей?"),
+    ("Сколько грамм в 2 кг?", "сколько граммов в двух килограммах"),
+    ("скидки для трехлетнего ребенка", "скидки для ребенка 3 лет"),
+    ("Не вредно ли пить кофе?", "Вредно ли пить кофе?"),
+    ("В каком году началась Вторая мировая?", "Когда началась 2-я мировая война?"),
+    ("Wie heißt die Hauptstadt?", "wie heißt die hauptstadt"),
+]
+
+
+@pytest.mark.parametrize(
+    ("reason", "asked", "cached"), [(reason, *pair) for reason, pairs in REFUSED.items() for pair in pairs]
+)
+def test_another_question_is_refused_with_its_reason(reason: str, asked: str, cached: str) -> None:
+    refusal = compare(asked, cached)
+    assert refusal is not None
+    assert refusal.reason == reason
+    assert refusal.asked or refusal.cached
+
+
+@pytest.mark.parametrize(("asked", "cached"), PASSED)
+def test_another_wording_passes(asked: str, cached: str) -> None:
+    assert compare(asked, cached) is None
+    assert compare(cached, asked) is None
+
+
+def test_a_refusal_says_what_differs_on_either_side() -> None:
+    assert compare("fly to Oslo on Monday", "fly to Oslo on Friday") == Refusal("date", asked="monday", cached="friday")
+    assert compare("fly to Oslo on Friday", "fly to Oslo on Monday") == Refusal("date", asked="friday", cached="monday")
+
+
+@pytest.mark.parametrize(
+    ("language", "hard_share_max", "paraphrase_share_min"), [("en", 0.01, 0.5), ("ru", 0.03, 0.35)]
+)
+def test_of_the_open_half_of_the_pairs_few_hard_negatives_pass(
+    language: str, hard_share_max: float, paraphrase_share_min: float
+) -> None:
+    passed: dict[str, list[bool]] = {"hard": [], "unrelated": [], "paraphrase": []}
+    with (PAIRS / language / "dev.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            kind = row["kind"] if row["kind"] in passed else "hard"
+            passed[kind].append(compare(row["first"], row["second"]) is None)
+    share = {kind: sum(results) / len(results) for kind, results in passed.items()}
+    assert share["hard"] <= hard_share_max
+    assert share["unrelated"] <= hard_share_max
+    assert share["paraphrase"] >= paraphrase_share_min
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_any_two_texts_are_decided_the_same_both_ways(one: str, other: str) -> None:
+    there, back = compare(one, other), compare(other, one)
+    assert (there is None) == (back is None)
+    if there is not None and back is not None:
+        assert (there.reason, there.asked, there.cached) == (back.reason, back.cached, back.asked)
+
+
+@given(st.text(alphabet=st.sampled_from("аяйcat do not 'n\"«»`()-–.,:/%$5½²٣ⅧⅫ1₽\x00\ud800‮😀"), max_size=60))
+def test_a_text_asks_the_same_as_itself_in_other_spaces(text: str) -> None:
+    assert compare(text, f" {text} ") is None
+
+
+HOSTILE = [
+    *("a" * 2_000, "1" * 2_000, "1," * 1_000, "-" * 2_000, '"' * 2_000, "a'" * 1_000, "(" * 2_000, "a-" * 1_000),
+    *("1 000 " * 300, "😀" * 2_000, "\u202eabc " * 400, "\ud800" * 2_000, "\x00" * 2_000, "not " * 500, "a@" * 1_000),
+    *("turn on " * 250, "two hundred " * 160, "from a to b " * 160, "\u0301" * 2_000, "://" * 600, "ﷺ" * 2_000),
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=[f"{text[:6]!a}" for text in HOSTILE])
+def test_a_hostile_text_is_compared_with_a_question_and_refused(text: str) -> None:
+    assert compare(text, "how do I boil potatoes") is not None
+
+
+def test_a_text_too_long_to_be_read_passes_only_as_itself() -> None:
+    text = "word " * TEXT_CHARACTERS_MAX
+    assert compare(text, text.upper()) is None
+    refusal = compare(text, text + "more")
+    assert refusal is not None
+    assert refusal.reason == "length"
+    assert len(refusal.asked) < 100
