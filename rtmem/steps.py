@@ -36,9 +36,12 @@ class Batch(msgspec.Struct, frozen=True):  # made for each request: 0.1 us, a fr
 
     A reply that is an error is raised for the whole batch (the first one, translated). With `atomic` the commands
     run as MULTI/EXEC. Only an `idempotent` batch may be sent again after a lost connection.
+
+    On the lane `large` a command is asked for when those before it are under way: a sequence that makes its commands
+    can compute meanwhile. It makes the same ones each time, and is ready with each in well under a millisecond.
     """
 
-    commands: tuple[Command, ...]
+    commands: Sequence[Command]
     atomic: bool = False
     idempotent: bool = True
     lane: Lane = "auto"

@@ -18,6 +18,7 @@ import asyncio
 import inspect
 import time
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -187,8 +188,13 @@ class AsyncDriver:
             return []
         if self._loop is not asyncio.get_running_loop():
             self._adopt_loop()
-        call = Call(wire.pack(batch), wire.replies_expected(batch), self._lanes_loop.create_future())
-        if batch.lane == "auto" and call.size < self.settings.large_bytes_min:
+        pieces: Iterable[wire.Piece] = wire.pack(batch)
+        size = self.settings.large_bytes_min  # at least; a large batch is made while it is sent
+        if batch.lane != "large":
+            pieces = list(pieces)
+            size = sum(map(len, pieces))
+        call = Call(pieces, size, wire.replies_expected(batch), self._lanes_loop.create_future())
+        if batch.lane == "auto" and size < self.settings.large_bytes_min:
             return await self._pipelined.ask(call, deadline)
         if batch.lane in ("blocking", "durable"):
             return await self._exclusive[batch.lane].ask(call, deadline)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from rtmem.drivers import clients, wire
@@ -16,13 +18,13 @@ CLOSE_TIMEOUT_S = 0.5
 
 
 class Call:
-    """A packed batch, the replies that have come so far, and who waits for them."""
+    """A packed batch of about `size` bytes, the replies that have come so far, and who waits for them."""
 
     __slots__ = ("count", "future", "pieces", "replies", "sent_at", "size")
 
-    def __init__(self, pieces: list[wire.Piece], count: int, future: asyncio.Future[list[Any]]) -> None:
+    def __init__(self, pieces: Iterable[wire.Piece], size: int, count: int, future: asyncio.Future[list[Any]]) -> None:
         self.pieces = pieces
-        self.size = sum(map(len, pieces))
+        self.size = size
         self.count = count
         self.future = future
         self.replies: list[Any] = []
@@ -42,6 +44,7 @@ class Wire(asyncio.Protocol):
         self.bytes_in_flight = 0
         self.received_at = 0.0
         self.paused = False
+        self._unsent: Iterator[wire.Piece] = iter(())
         self._broke: Exception | None = None
         self._loop = asyncio.get_running_loop()
         self._lost = asyncio.Event()
@@ -80,15 +83,32 @@ class Wire(asyncio.Protocol):
             call.sent_at = now
             self.bytes_in_flight += call.size
         self.in_flight.extend(calls)
-        pieces = [piece for call in calls for piece in call.pieces]
-        if len(pieces) == len(calls):
-            # Nothing large among them.
-            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-            return
-        for piece in pieces:
-            # Behind a write that broke the connection, asyncio would log a warning for each.
-            if not self._transport.is_closing():
+        pieces = chain.from_iterable(call.pieces for call in calls)
+        if all(call.size < wire.LARGE_BYTES_MIN for call in calls):
+            # One piece each, and one write for all of them.
+            self._transport.write(b"".join(pieces))
+        else:
+            self._unsent = pieces
+            self._send()
+
+    def _send(self) -> None:
+        """Write what is not written yet, as much as the socket takes; `resume_writing` goes on.
+
+        So what is large is not copied to wait in a buffer, and is made while the server reads what came before it.
+        """
+        self.paused = False
+        try:
+            for piece in self._unsent:
+                # Behind a write that broke the connection, asyncio would log a warning for each.
+                if self._transport is None or self._transport.is_closing():
+                    return
                 self._transport.write(piece)
+                if self.paused:
+                    return
+        except Exception as exc:  # noqa: BLE001 - a command that could not be made; who waits for its reply is told
+            # The rest of it is missing, and whatever is written next would be taken for that.
+            self._broke = exc
+            self.abort()
 
     def data_received(self, data: bytes) -> None:
         reader, in_flight = self._reader, self.in_flight
@@ -118,7 +138,8 @@ class Wire(asyncio.Protocol):
         self.paused = True
 
     def resume_writing(self) -> None:
-        self.paused = False
+        # Not at once: asyncio would close a transport twice that finds out in here that its connection is broken.
+        self._loop.call_soon(self._send)
 
     def eof_received(self) -> bool:
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import hiredis
@@ -18,7 +18,7 @@ NOTHING = object()
 
 _MULTI = hiredis.pack_command(("MULTI",))
 _EXEC = hiredis.pack_command(("EXEC",))
-_LARGE_BYTES_MIN = 16 * 1024
+LARGE_BYTES_MIN = 16 * 1024
 
 
 class ErrorReply(Exception):
@@ -38,41 +38,41 @@ def new_reader() -> Any:
     return hiredis.Reader(protocolError=ProtocolError, replyError=ErrorReply, notEnoughData=NOTHING)
 
 
-def pack(batch: Batch) -> list[Piece]:
+def pack(batch: Batch) -> Iterator[Piece]:
     """The bytes of `batch`, with MULTI and EXEC around them if it is atomic, in pieces to be sent one after the other.
 
-    A large value is a piece of its own and is not copied, which would take 0.05 ms for 1 MB (hiredis: 0.2 ms).
+    A large value is a piece of its own and is not copied, which would take 0.05 ms for 1 MB (hiredis: 0.2 ms). The next
+    command is asked for when the pieces before it have been taken.
     """
-    pieces: list[Piece] = []
     small: list[Piece] = [_MULTI] if batch.atomic else []
     for command in batch.commands:
         if _has_large(command):
-            _pack_around(command, small, pieces)
+            yield from _pack_around(command, small)
         else:
             packed: Any = command
             small.append(hiredis.pack_command(packed))
     if batch.atomic:
         small.append(_EXEC)
-    pieces.append(small[0] if len(small) == 1 else b"".join(small))
-    return pieces
+    yield small[0] if len(small) == 1 else b"".join(small)
 
 
 def _has_large(command: Command) -> bool:
     for argument in command:
         kind = type(argument)
-        if (kind is bytes or kind is memoryview) and len(argument) >= _LARGE_BYTES_MIN:  # type: ignore[arg-type]
+        if (kind is bytes or kind is memoryview) and len(argument) >= LARGE_BYTES_MIN:  # type: ignore[arg-type]
             return True
     return False
 
 
-def _pack_around(command: Command, small: list[Piece], pieces: list[Piece]) -> None:
-    """Append `command` to `small`; its large values go to `pieces`, each behind all that comes before it."""
+def _pack_around(command: Command, small: list[Piece]) -> Iterator[Piece]:
+    """Append `command` to `small`, but its large values, each a piece behind all that comes before it."""
     small.append(b"*%d\r\n" % len(command))
     for argument in command:
         raw = _raw(argument)
         small.append(b"$%d\r\n" % len(raw))
-        if len(raw) >= _LARGE_BYTES_MIN:
-            pieces += (b"".join(small), raw)
+        if len(raw) >= LARGE_BYTES_MIN:
+            yield b"".join(small)
+            yield raw
             small[:] = (b"\r\n",)
         else:
             small += (raw, b"\r\n")

@@ -99,7 +99,7 @@ def calls(commands: Sequence[Command], *, lane: Lane = "auto") -> Steps[list[Any
     """
     if len(commands) == 0:
         return []
-    batch = Batch(tuple(commands), lane=lane)
+    batch = Batch(commands, lane=lane)
     try:
         return (yield batch)
     except FunctionMissingError:

@@ -89,13 +89,13 @@ class Offloads:
             stored, MEDIA_TYPE, settings.chunk_bytes, settings.compress_bytes_min, settings.value_bytes_max
         )
         yield Compute(encoded.fill())
+        if self._spare:
+            yield Compute(encoded.seal())
         spare = next((one for one in self._spare if one.key == encoded.key), None)
         if spare is not None:
             self._spare.remove(spare)
         else:
-            told = Pointer(
-                id="", kind=encoded.kind, media_type=MEDIA_TYPE, bytes=encoded.bytes, tokens=0, hash=encoded.hash.hex()
-            )
+            told = Pointer(id="", kind=encoded.kind, media_type=MEDIA_TYPE, bytes=encoded.bytes, tokens=0)
             holder = holder_of(self.place.thread_id)
             pointer = yield from store(pointers, told, encoded, lifetime_ms=0, holder=holder, prefix=_PREFIX)
             spare = _Offloaded(encoded.key, pointer.id, pointer.created_at_ms)

@@ -6,10 +6,10 @@ The same value always gives the same text, so that a prompt that was cached stay
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
 import orjson
 import regex
 
@@ -26,8 +26,7 @@ _DEPTH_MAX: Final = 4
 _NESTED_BYTES_MAX: Final = 64 * 1024  # of a column of lists in the rows of a preview
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(msgspec.Struct, frozen=True):
     """What a model needs to decide whether to look closer."""
 
     shape: str

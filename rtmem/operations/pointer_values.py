@@ -34,7 +34,7 @@ _LEVEL: Final = 1
 
 
 class Encoded(msgspec.Struct):
-    """A value cut into chunks. `fill()` does the work."""
+    """A value cut into chunks. `fill()` cuts, `seal()` tells what it is known by."""
 
     value: Any
     media_type: str
@@ -54,9 +54,10 @@ class Encoded(msgspec.Struct):
     line_ends: int = 0
     items: int = 0
     last: Chunk = b""  # chunk, as it was before compression
+    hasher: Any = msgspec.field(default_factory=blake3)
 
     def fill(self) -> Iterator[None]:
-        """Encode, cut, hash and compress, in slices.
+        """Encode, cut and compress, in slices.
 
         Raises:
             TooLargeError: above value_bytes_max. InvalidRequestError: nothing can store this value.
@@ -66,23 +67,30 @@ class Encoded(msgspec.Struct):
         parts = (yield from json_items(self.value)) if type(self.value) in _JSON_TYPES else None
         self.kind, pieces = _pieces(self.value, parts, self.chunk_bytes)
         self.media_type = self.media_type or media_type(self.kind, self.value)
-        hasher = blake3()
         for chunk, characters, lines, items in pieces:
-            # Where the same values lie in other chunks (a changed setting) they are still the same, and so is the hash.
-            hasher.update(chunk)
             self._add(chunk, characters, lines, items)
             yield
         if self.kind == "object":
             yield from pointer_objects.check(self.value, self.chunks)
-        self.hash = hasher.digest()
-        # The text "[1]" and the array have the same bytes, and other places where a reader can begin.
-        self.key = blake3(self.kind.encode() + self.hash).digest()
+        self.stored_bytes = self.bytes
         if self.compress_bytes_min and self.bytes >= self.compress_bytes_min:
             yield from self._compress()
-        for chunk in self.chunks:
+
+    def seal(self, stop: int | None = None) -> Iterator[None]:
+        """Hash the chunks, up to `stop`, in slices. With the last of them `hash`, `key` and `sums` are there.
+
+        Apart from `fill`, because this can be done while the chunks are under way already.
+        """
+        for chunk in self.chunks[len(self.sums) : stop]:
+            # Where the same values lie in other chunks (a changed setting) they are still the same, and so is the hash.
+            if self.codec == "r":
+                self.hasher.update(chunk)
             self.sums.append(xxh3_128_digest(chunk))
-            self.stored_bytes += len(chunk)
             yield
+        if not self.hash and len(self.sums) == len(self.chunks):
+            self.hash = self.hasher.digest()
+            # The text "[1]" and the array have the same bytes, and other places where a reader can begin.
+            self.key = blake3(self.kind.encode() + self.hash).digest()
 
     def _add(self, chunk: Chunk, characters: int, lines: int, items: int) -> None:
         self.bytes += len(chunk)
@@ -106,9 +114,11 @@ class Encoded(msgspec.Struct):
         self.codec = "z"
         compressor = zstandard.ZstdCompressor(_LEVEL)
         for at, chunk in enumerate(self.chunks):
+            self.hasher.update(chunk)
             # Each by itself, so that a slice unpacks only what it reads.
             self.chunks[at] = compressor.compress(chunk)
             yield
+        self.stored_bytes = sum(map(len, self.chunks))
 
 
 def _pieces(value: Any, items: list[bytes] | None, chunk_bytes: int) -> tuple[PointerKind, Iterator[Piece]]:

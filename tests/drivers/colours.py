@@ -69,7 +69,10 @@ class Talker:
 
     async def answer(self, *commands: Command, **options: Any) -> list[Any]:
         """The replies to one batch of `commands`; `options` are those of Batch."""
-        batch = Batch(commands, **options)
+        return await self.answer_to(Batch(commands, **options))
+
+    async def answer_to(self, batch: Batch) -> list[Any]:
+        """The replies to `batch`."""
         if isinstance(self.driver, AsyncDriver):
             return await self.driver.answer(batch)
         return await anyio.to_thread.run_sync(self.driver.answer, batch, limiter=self._threads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import anyio
@@ -18,6 +18,7 @@ from rtmem.errors import (
     ServerTooOldError,
     ServerUnavailableError,
 )
+from rtmem.steps import Batch, Command
 from tests.conftest import ServerFactory, kill_server
 from tests.drivers.colours import COLOURS, Colour, Talker, talking
 from tests.drivers.processes import KEYS_LOADING, Process, Spawn, becomes, eventually, loading
@@ -166,6 +167,60 @@ async def test_a_reply_cut_anywhere_is_asked_for_again_only_if_that_is_safe(
         replies = await talker.answer(("SET", "k", 7), ("GETSET", "k", 7), ("ECHO", "abcdefgh"))
         assert replies == [b"OK", b"7", b"abcdefgh"]
         assert await talker.answer(("ECHO", "in step")) == [b"in step"]
+
+
+class Made(Sequence[Command]):
+    """SETs of 200 KB that are made when they are asked for, after a look at what is there already."""
+
+    def __init__(self, looked: Callable[[int], object]) -> None:
+        self.looked = looked
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, at: Any) -> Any:
+        if at == len(self):
+            raise IndexError(at)
+        self.looked(at)
+        return ("SET", f"k{at}", bytes([at]) * 200_000)
+
+
+async def test_a_command_of_the_large_lane_is_made_while_those_before_it_are_under_way(
+    colour: Colour, redis_url: str, redis_client: redis.Redis
+) -> None:
+    def looked(at: int) -> None:
+        if at >= 2:  # of the last one before it the end may still be on its way
+            eventually(lambda: redis_client.strlen(f"k{at - 2}") == 200_000)
+
+    async with talking(colour, redis_url, deadline_ms=60_000) as talker:
+        assert await talker.answer_to(Batch(Made(looked), lane="large")) == [b"OK"] * 6
+    assert redis_client.mget([f"k{at}" for at in range(6)]) == [bytes([at]) * 200_000 for at in range(6)]
+
+
+async def test_commands_are_made_again_where_they_have_to_be_sent_again(
+    colour: Colour, relay: Relay, redis_client: redis.Redis
+) -> None:
+    made: list[int] = []
+    async with talking(colour, relay.url) as talker:
+        relay.cut_after_request_bytes(700_000)
+        assert await talker.answer_to(Batch(Made(made.append), lane="large")) == [b"OK"] * 6
+    assert made[-6:] == [0, 1, 2, 3, 4, 5]
+    assert len(made) > 6
+    assert redis_client.get("k5") == b"\5" * 200_000
+
+
+async def test_half_a_command_is_never_finished_by_the_next_one(
+    colour: Colour, redis_url: str, redis_client: redis.Redis
+) -> None:
+    def looked(at: int) -> None:
+        if at == 3:
+            raise ValueError("cannot be made")
+
+    async with talking(colour, redis_url, retries_max=0) as talker:
+        with pytest.raises((ValueError, ServerUnavailableError), match="cannot be made"):
+            await talker.answer_to(Batch(Made(looked), lane="large"))
+        assert await talker.answer(("ECHO", b"x" * 200_000), lane="large") == [b"x" * 200_000]
+    assert redis_client.exists("k3") == 0
 
 
 @pytest.mark.parametrize("cut_at", [1, 5, 11, 19, 20, 21, 30, 44])

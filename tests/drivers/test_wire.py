@@ -55,7 +55,7 @@ def test_a_large_value_is_packed_like_a_small_one(size: int, atomic: bool, kind:
 
 def test_a_large_value_is_sent_from_where_it_lies_unless_somebody_can_change_it() -> None:
     value, changeable = b"x" * 16 * 1024, bytearray(16 * 1024)
-    pieces = wire.pack(Batch((("SET", "a", value, "PX", 1), ("SET", "b", memoryview(changeable)))))
+    pieces = list(wire.pack(Batch((("SET", "a", value, "PX", 1), ("SET", "b", memoryview(changeable))))))
     assert pieces[1] is value
     changeable[0] = 1
     assert pieces[3] == bytes(16 * 1024)

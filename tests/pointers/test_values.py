@@ -210,6 +210,15 @@ def test_equal_values_are_stored_once_and_live_until_the_last_pointer_goes(ann: 
     ann.sound()
 
 
+def test_a_server_that_has_forgotten_its_functions_is_taught_them_and_gets_the_value_again(
+    ann: Caller, world: World
+) -> None:
+    for value in ("a", "b" * 3_500):  # of one chunk, of several
+        world.client.function_flush()
+        assert ann.resolve(ann.offload(value)) == value
+    ann.sound()
+
+
 def test_an_equal_value_of_several_batches_is_not_sent_again(ann: Caller) -> None:
     ann.offload("z" * 50_000)
     wire = Wire(ann.pointers)
