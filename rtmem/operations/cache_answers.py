@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from langchain_core.messages import BaseMessage
-from langchain_core.outputs import Generation
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, Generation, GenerationChunk
 
 Unwanted: TypeAlias = Literal["error", "refusal", "truncated", "tool_calls", "empty"]
 UNWANTED: Final[tuple[str, ...]] = get_args(Unwanted)
@@ -29,6 +29,10 @@ _ENDINGS: Final = {
 
 _ENDING_NAMES: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
 _DEPTH_MAX: Final = 4
+_GENERATIONS: Final[dict[str, Any]] = {
+    kind.__name__: kind for kind in (Generation, GenerationChunk, ChatGeneration, ChatGenerationChunk)
+}
+_GENERATIONS_KEY: Final = "\x00rtmem.generations"
 _BEGINNING: Final = 400  # characters in which a refusal says that it is one
 
 _APOLOGY_EN: Final = (
@@ -86,6 +90,26 @@ def unwanted(answer: Any) -> Unwanted | None:
         return "error"
     found = [reason for part in _parts(answer, 0) if (reason := _of_part(part))]
     return min(found, key=UNWANTED.index) if found else None
+
+
+def portable(answer: Any) -> Any:
+    """An answer as LangGraph's serialiser brings it back: of a Generation it would lose the kind of its message."""
+    if isinstance(answer, list | tuple) and answer and all(type(each) in _GENERATIONS.values() for each in answer):
+        rows = [
+            [type(each).__name__, each.text, each.generation_info, getattr(each, "message", None)] for each in answer
+        ]
+        return {_GENERATIONS_KEY: rows}
+    return answer
+
+
+def restored(stored: Any) -> Any:
+    """What `portable` was given."""
+    if type(stored) is not dict or len(stored) != 1 or _GENERATIONS_KEY not in stored:
+        return stored
+    return [
+        _GENERATIONS[name](generation_info=info, **({"text": text} if message is None else {"message": message}))
+        for name, text, info, message in stored[_GENERATIONS_KEY]
+    ]
 
 
 def _parts(answer: Any, depth: int) -> Iterator[str | BaseMessage | Generation]:

@@ -135,7 +135,7 @@ def nearest(
         yield from ensure(index, wait=False, timeout_ms=timeout_ms)
         now, *rows = yield from call("rtmem_v1_cache_find", [entries], args, read_only=True, timeout_ms=timeout_ms)
     found = [
-        Near(entry_id.decode(), float(distance), float(threshold) if threshold else None, prompt, row)
+        Near(entry_id.decode(), max(0.0, float(distance)), float(threshold) if threshold else None, prompt, row)
         for entry_id, distance, threshold, prompt, *row in rows
     ]
     return int(now), sorted(found, key=lambda near: near.distance)

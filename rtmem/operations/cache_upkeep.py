@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rtmem.errors import InvalidRequestError
+from rtmem.operations.cache_answers import restored
 from rtmem.operations.cache_prompts import CacheScope, Prompt, link, read_question
 from rtmem.operations.cache_records import CacheEntry, CachePage, CacheStats
 from rtmem.operations.cache_state import CacheContext
@@ -169,7 +170,7 @@ def entries(
 def entry(cache: CacheContext, entry_id: str) -> Steps[CacheEntry | None]:
     """One entry with its answer. Raises InvalidRequestError. Redis: 1 round trip, FCALL rtmem_v1_cache_entry."""
     row = yield from call("rtmem_v1_cache_entry", cache.function_keys, [checked_entry_id(entry_id)], read_only=True)
-    return _entry(row[:-1], cache.serde.loads(row[-1])) if row else None
+    return _entry(row[:-1], restored(cache.serde.loads(row[-1]))) if row else None
 
 
 def _entry(row: Sequence[Any], answer: Any = None) -> CacheEntry:

@@ -15,7 +15,7 @@ import msgspec
 
 from rtmem.errors import InvalidRequestError, RtmemError, WriteRefusedError
 from rtmem.operations import cache_index
-from rtmem.operations.cache_answers import UNWANTED, unwanted
+from rtmem.operations.cache_answers import UNWANTED, portable, restored, unwanted
 from rtmem.operations.cache_index import Near
 from rtmem.operations.cache_prompts import CacheScope, Prompt, Question, link, read_question
 from rtmem.operations.cache_records import CacheDraft, Candidate, Explanation, Hit, Written
@@ -157,7 +157,7 @@ def _weigh(cache: CacheContext, asked: str, near: Near, threshold: float, deadli
 
 def _ask_judge(cache: CacheContext, asked: str, prompt: str, answer: bytes, deadline: Deadline) -> Steps[bool]:
     assert cache.judge is not None, "asked only where there is one"
-    arguments = (asked, prompt, cache.serde.loads(answer))
+    arguments = (asked, prompt, restored(cache.serde.loads(answer)))
     try:
         (verdict,) = yield Call(cache.judge, arguments, timeout_ms=deadline.left_ms)
     except Exception:  # noqa: BLE001 - somebody else's judge: no verdict in time, no hit
@@ -178,7 +178,7 @@ def _hit(cache: CacheContext, entry_id: str, row: Sequence[bytes], prompt: str, 
     answer, created, took, tags = row
     asked_at = "exact" if distance is None else f"{distance:.6f}"
     return Hit(
-        answer=cache.serde.loads(answer),
+        answer=restored(cache.serde.loads(answer)),
         kind="exact" if distance is None else "semantic",
         distance=distance or 0.0,
         prompt=prompt,
@@ -193,7 +193,13 @@ def _hit(cache: CacheContext, entry_id: str, row: Sequence[bytes], prompt: str, 
 @lru_cache(maxsize=1024)
 def read_tags(stored: bytes) -> tuple[str, ...]:
     """Tags as they are stored."""
-    return msgspec.msgpack.decode(stored, type=tuple[str, ...]) if stored else ()
+    found = msgspec.msgpack.decode(stored, type=list[bytes]) if stored else ()
+    return tuple(tag.decode("utf-8", "surrogatepass") for tag in found)
+
+
+def write_tags(tags: Sequence[str]) -> bytes:
+    """What `read_tags` reads: as bytes, for a text of Python may hold what UTF-8 cannot."""
+    return msgspec.msgpack.encode([tag.encode("utf-8", "surrogatepass") for tag in tags])
 
 
 def tell_usage(cache: CacheContext, tenant: str | None = None) -> Steps[None]:
@@ -345,7 +351,7 @@ def store(
     except Exception as exc:  # noqa: BLE001 - somebody else's policy: what it cannot look at is not stored
         return refused("policy", f"the policy failed with {type(exc).__name__}: {exc}")
     try:
-        data = cache.serde.dumps(draft.answer)
+        data = cache.serde.dumps(portable(draft.answer))
     except Exception as exc:  # noqa: BLE001 - what serialisers raise is not agreed upon
         return refused("unserialisable", f"{type(exc).__name__}: {exc}")
     if len(data) > cache.settings.answer_bytes_max:
@@ -354,7 +360,7 @@ def store(
         return refused("unavailable", "Redis failed a moment ago, and is left alone for pause_ms")
     deadline = Deadline(cache.settings.update_deadline_ms, state.clock)
     fields: list[Argument] = ["prompt", draft.prompt.encode("utf-8", "surrogatepass"), "answer", data]
-    fields += ["tags", msgspec.msgpack.encode(tags), "model", scope.model.encode("utf-8", "surrogatepass")]
+    fields += ["tags", write_tags(tags), "model", scope.model.encode("utf-8", "surrogatepass")]
     fields += ["scope", question.scope]
     try:
         fields += yield from _vector(cache, question, draft.prompt, deadline)

@@ -9,8 +9,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.callers import Caller
 from tests.checkpoint.colours import Loop
-from tests.memory.colours import Caller, Words, World
+from tests.embedders import Words
+from tests.memory.colours import World
 
 
 @pytest.fixture(scope="session")

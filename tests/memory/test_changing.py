@@ -13,7 +13,9 @@ import pytest
 from rtmem.errors import FactConflictError, FactNotFoundError, InvalidRequestError
 from rtmem.memory import AsyncMemory, Memory
 from rtmem.records import Fact
-from tests.memory.colours import Caller, Words, World
+from tests.callers import Caller
+from tests.embedders import Words
+from tests.memory.colours import World
 
 NO_ID = "mf_" + "a" * 26
 

@@ -25,8 +25,10 @@ from rtmem.errors import (
 from rtmem.memory import AsyncMemory, Memory
 from rtmem.operations import retrieval
 from rtmem.records import Fact
+from tests.callers import Caller
 from tests.conftest import ServerFactory
-from tests.memory.colours import Caller, Words, World
+from tests.embedders import Words
+from tests.memory.colours import World
 from tests.wire import Wire
 
 EVERYTHING = all_settings.Retrieval(
@@ -365,7 +367,7 @@ def test_pages_go_on_inside_one_moment(ann: Caller, world: World) -> None:
     ],
 )
 def test_a_query_that_cannot_be_asked_is_refused_before_anything_is_sent(ann: Caller, wrong: dict[str, Any]) -> None:
-    wire = Wire(ann.memory)
+    wire = Wire(ann.owner)
     with pytest.raises((QueryError, InvalidRequestError)):
         ann.query(**wrong)
     assert wire.take() == 0

@@ -14,8 +14,10 @@ from rtmem import settings as all_settings
 from rtmem.errors import FactConflictError, FactNotFoundError, InvalidRequestError, ServerUnavailableError
 from rtmem.operations.fact_items import base_of
 from rtmem.records import Fact, Principal
+from tests.callers import Caller
 from tests.checkpoint.colours import Loop
-from tests.memory.colours import Caller, Words, World
+from tests.embedders import Words
+from tests.memory.colours import World
 from tests.wire import Wire
 
 EXAMPLES = int(os.environ.get("RTMEM_HISTORIES", "30"))
@@ -243,7 +245,7 @@ def test_any_history_is_as_in_a_plain_dict(
         colours = tuple({who.user: memory.bind(who) for who in people} for memory in (one, other))
         for memories in colours:  # the index is made
             memories["ann"].query()
-        history = History(colours, [Wire(one.memory), Wire(other.memory)])
+        history = History(colours, [Wire(one.owner), Wire(other.owner)])
         for step in steps:
             history.do(step)
         history.check()

@@ -14,9 +14,11 @@ from rtmem.memory import AsyncMemory, Memory
 from rtmem.records import Fact, Principal
 from rtmem.settings import Store
 from rtmem.steps import Batch
+from tests.callers import Caller
 from tests.checkpoint.scissors import Cut, between
 from tests.conftest import ServerFactory, kill_server
-from tests.memory.colours import Caller, Words, World
+from tests.embedders import Words
+from tests.memory.colours import World
 from tests.wire import Wire
 
 
@@ -25,7 +27,7 @@ def test_every_verb_takes_the_round_trips_that_are_promised(world: World) -> Non
     everywhere = Principal(user="ann", teams=("blue", "green"), application="app")
     with world.open(principal=everywhere, embedder=embedder) as ann:
         ann.write("The first one makes the index.")
-        wire = Wire(ann.memory)
+        wire = Wire(ann.owner)
         embedder.asked.clear()
 
         def cost(call: Callable[[], Any]) -> tuple[int, int]:

@@ -18,7 +18,9 @@ from rtmem.errors import (
 from rtmem.memory import Memory
 from rtmem.records import Fact, Principal
 from rtmem.store import RedisStore
-from tests.memory.colours import Caller, Words, World
+from tests.callers import Caller
+from tests.embedders import Words
+from tests.memory.colours import World
 from tests.wire import Wire
 
 NAMES = [
@@ -71,7 +73,7 @@ VERBS: list[tuple[str, Callable[[Any, str], Any]]] = [
 
 def asked(memory: Caller, verb: Callable[[Any, str], Any], fact_id: str) -> tuple[Any, ...]:
     """Everything that an asker and a listener on the wire can see: commands, answers and words, without the id."""
-    wire = Wire(memory.memory)
+    wire = Wire(memory.owner)
     try:
         answer = repr(verb(memory, fact_id))
     except RtmemError as exc:
@@ -110,7 +112,7 @@ def test_a_fact_object_of_somebody_else_gives_no_right(ann: Caller) -> None:
 
 def test_a_team_one_does_not_belong_to_and_one_that_does_not_exist_look_the_same(ann: Caller) -> None:
     ann.bind(Principal(user="bob", teams=("blue",), application="app")).write("ours", to="team:blue")
-    wire = Wire(ann.memory)
+    wire = Wire(ann.owner)
     for call in (
         lambda to: ann.write("x", to=to),
         lambda to: ann.query(scopes=[to]),
@@ -131,7 +133,7 @@ def test_one_query_sees_the_user_the_teams_and_the_application(ann: Caller) -> N
     memory = ann.bind(rich)
     where = ["user", "team:blue", "team:Blue", "application"]
     written = {to: memory.write(f"plan of {to}", to=to) for to in where}
-    wire = Wire(memory.memory)
+    wire = Wire(memory.owner)
     assert {hit.fact.scope: hit.fact for hit in memory.retrieve("plan").hits} == written
     assert {fact.scope: fact for fact in memory.query().facts} == written
     assert wire.take() == 2

@@ -18,7 +18,7 @@ from rtmem.operations import transfer
 from rtmem.operations.memory_state import count
 from rtmem.operations.transfer import Restored
 from rtmem.store import RedisStore
-from tests.memory.colours import Words
+from tests.embedders import Words
 
 ANN = Principal(user="ann", teams=("a/b",), application="app")
 

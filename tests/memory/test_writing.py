@@ -11,7 +11,9 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from rtmem import settings as all_settings
 from rtmem.errors import IdTooLongError, InvalidRequestError, TooLargeError, WriteRefusedError
 from rtmem.records import Fact, Principal
-from tests.memory.colours import Caller, Words, World
+from tests.callers import Caller
+from tests.embedders import Words
+from tests.memory.colours import World
 
 DAY_MS = 86_400_000
 HOSTILE = [

@@ -27,7 +27,7 @@ from rtmem.operations.serde import Serde
 from rtmem.operations.vector_index import Index
 from rtmem.records import Fact, Principal
 from rtmem.steps import Batch, Embed
-from tests.memory.colours import Words
+from tests.embedders import Words
 from tests.scripted import play
 
 SERDE = Serde(JsonPlusSerializer(), 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,37 +11,21 @@ from rtmem import settings as all_settings
 from rtmem.pointers import AsyncPointers, Pointers
 from rtmem.records import PointerReport
 from rtmem.steps import Steps
+from tests import callers
 from tests.checkpoint.colours import Loop
 
 SMALL = all_settings.Pointers(chunk_bytes=1_024, batch_bytes=4_096)
 """So that a value of some kilobytes has many chunks and several batches."""
 
 
-class Caller:
-    """Pointers of either colour whose verbs are called the same way."""
-
-    def __init__(self, pointers: Pointers | AsyncPointers, loop: Loop) -> None:
-        self.pointers = pointers
-        self.loop = loop
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.pointers, name)
-        if not callable(found):
-            return found
-
-        def call(*args: Any, **options: Any) -> Any:
-            result = found(*args, **options)
-            if isinstance(result, Pointers | AsyncPointers):
-                return Caller(result, self.loop)
-            return self.loop.wait(result) if inspect.isawaitable(result) else result  # type: ignore[arg-type]
-
-        return call
+class Caller(callers.Caller):
+    """Pointers of either colour."""
 
     def run(self, steps: Steps[Any]) -> Any:
         """Run an operation over the same connections."""
-        if isinstance(self.pointers, AsyncPointers):
-            return self.loop.wait(self.pointers._driver.run(steps))
-        return self.pointers._driver.run(steps)
+        if isinstance(self.owner, AsyncPointers):
+            return self.loop.wait(self.owner._driver.run(steps))
+        return self.owner._driver.run(steps)
 
     def sound(self) -> PointerReport:
         """What `inspect` reports, if all of it fits together."""

@@ -172,7 +172,7 @@ def test_a_pointer_lives_before_its_threads_first_checkpoint(ann: Caller, saver:
 def test_what_is_pinned_while_a_sweep_looks_stays(world: World) -> None:
     with world.open(principal="ann", settings=patient()) as ann, Pointers(world.url, principal="ann") as other:
         first = ann.offload("first", thread_id="t")
-        wire = Wire(ann.pointers)
+        wire = Wire(ann.owner)
         late: list[Any] = []
 
         def pin_meanwhile(batch: Any) -> None:
@@ -289,7 +289,7 @@ def test_a_sweep_has_a_bound_and_goes_on(ann: Caller) -> None:
 def test_an_upload_that_breaks_anywhere_shows_nothing_and_is_swept(world: World, after: bool) -> None:
     with world.open(principal="ann", settings=patient(upload_ttl_ms=1)) as ann:
         with world.open(principal="ann", settings=patient()) as breaking:
-            wire = Wire(breaking.pointers)
+            wire = Wire(breaking.owner)
             breaking.offload(LARGE + "counted")
             steps = wire.take()
             assert steps >= 5
@@ -340,7 +340,7 @@ def test_a_sweep_that_breaks_anywhere_is_finished_by_the_next(world: World, afte
                 ann.offload(f"{LARGE} {number}", thread_id=f"gone {number}")
                 ann.offload(f"timed {number}", ttl_ms=1)
             wait_past(ann, ann.offload("last", ttl_ms=1))
-            wire = Wire(ann.pointers)
+            wire = Wire(ann.owner)
             wire.cut(nth, after=after)
             try:
                 ann.sweep()
@@ -433,7 +433,7 @@ async def test_equal_values_offloaded_by_32_tasks_at_once_are_stored_once(redis_
 
 def test_a_committed_transaction_that_is_sent_again_changes_nothing(ann: Caller) -> None:
     """A lost connection: the driver sends the whole transaction again, chunks and all."""
-    wire = Wire(ann.pointers)
+    wire = Wire(ann.owner)
     pointer = ann.offload("value" * 100)
     first = wire.batches[0]
     shared = ann.offload("value" * 100)
@@ -447,7 +447,7 @@ def test_a_committed_transaction_that_is_sent_again_changes_nothing(ann: Caller)
 
 
 def test_any_part_of_an_upload_that_comes_once_more_after_its_end_changes_nothing(ann: Caller) -> None:
-    wire = Wire(ann.pointers)
+    wire = Wire(ann.owner)
     pointer = ann.offload(LARGE)
     parts = list(wire.batches)
     before = ann.usage()
@@ -464,7 +464,7 @@ def again(batch: Any) -> Any:
 
 def test_an_upload_whose_claim_was_swept_meanwhile_is_sent_again(world: World) -> None:
     with world.open(principal="ann", settings=patient()) as ann, Pointers(world.url, principal="ann") as sweeper:
-        wire = Wire(ann.pointers)
+        wire = Wire(ann.owner)
         swept: list[bool] = []
 
         def sweep_once(batch: Any) -> None:

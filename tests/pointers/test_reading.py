@@ -241,7 +241,7 @@ def test_an_item_that_is_nested_too_deep_for_json_is_told_how_to_be_read(ann: Ca
 
 def test_round_trips_are_as_promised(ann: Caller, world: World) -> None:
     with world.open(principal="ann", settings=all_settings.Pointers()) as pointers:
-        wire = Wire(pointers.pointers)
+        wire = Wire(pointers.owner)
 
         def trips(call: Any) -> int:
             wire.take()

@@ -58,7 +58,7 @@ def test_hostile_principals_and_threads_never_meet(world: World) -> None:
 
 
 def test_a_principal_or_thread_of_a_megabyte_is_refused_before_anything_is_sent(ann: Caller) -> None:
-    wire = Wire(ann.pointers)
+    wire = Wire(ann.owner)
     with pytest.raises(IdTooLongError):
         ann.bind("x" * 1_000_000)
     with pytest.raises(IdTooLongError):
@@ -86,7 +86,7 @@ VERBS: list[tuple[str, tuple[Any, ...]]] = [
 
 def asked(pointers: Caller, verb: str, pointer_id: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Everything that an asker and a listener on the wire can see: commands, answers and words, without the id."""
-    wire = Wire(pointers.pointers)
+    wire = Wire(pointers.owner)
     try:
         answer = repr(getattr(pointers, verb)(pointer_id, *args))
     except PointerNotFoundError as exc:
@@ -121,7 +121,7 @@ def test_equal_values_of_two_principals_are_two(ann: Caller) -> None:
     """Otherwise a quick offload would tell that somebody else has this value."""
     bob = ann.bind("bob")
     ann.offload("secret " * 2_000)
-    wire = Wire(bob.pointers)
+    wire = Wire(bob.owner)
     bob.offload("secret " * 2_000)
     assert wire.take() >= 4  # all of it travels
     assert bob.usage().values == ann.usage().values == 1

@@ -221,7 +221,7 @@ def test_a_server_that_has_forgotten_its_functions_is_taught_them_and_gets_the_v
 
 def test_an_equal_value_of_several_batches_is_not_sent_again(ann: Caller) -> None:
     ann.offload("z" * 50_000)
-    wire = Wire(ann.pointers)
+    wire = Wire(ann.owner)
     ann.offload("z" * 50_000)
     parts = [part for batch in wire.batches for command in batch.commands for part in command]
     sent = sum(len(part) for part in parts if isinstance(part, str | bytes | memoryview))
@@ -328,7 +328,7 @@ def test_an_id_that_is_none_leads_nowhere(ann: Caller) -> None:
 
 def test_nobody_waits_behind_more_than_256_kb_of_a_large_value(world: World) -> None:
     with world.open(principal="ann", settings=all_settings.Pointers()) as ann:
-        wire = Wire(ann.pointers)
+        wire = Wire(ann.owner)
         pointer = ann.offload(b"x" * 3_000_000)
         for batch in wire.batches:
             assert sum(len(command[2]) for command in batch.commands if command[0] == "SET") <= 256 * 1024

@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from rtmem.errors import EmbeddingError
-from rtmem.steps import Batch, Request, Steps, TextKind
+from rtmem.steps import Batch, Request, Steps
 from rtmem.store import AsyncRedisStore, RedisStore
 from tests.checkpoint.colours import Loop
 
 AnyStore = RedisStore | AsyncRedisStore
-
-
-@dataclass
-class Letters:
-    """An embedder whose vectors count letters: texts with the same letters are near. It can be made to fail."""
-
-    dims: int = 26
-    name: str = "letters"
-    broken: bool = False
-    asked: list[tuple[str, ...]] = field(default_factory=list)
-
-    @property
-    def fingerprint(self) -> str:
-        return f"{self.name}{self.dims}"
-
-    def embed(self, texts: Sequence[str], what: TextKind = "document") -> NDArray[np.float32]:
-        self.asked.append(tuple(texts))
-        if self.broken:
-            raise EmbeddingError("the embedder is broken: this is a test")
-        rows = np.zeros((len(texts), self.dims), np.float32)
-        for row, text in zip(rows, texts, strict=True):
-            for letter in text.lower():
-                if "a" <= letter <= "z":
-                    row[(ord(letter) - 97) % self.dims] += 1
-            if not row.any():
-                row[0] = 1e-3
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows
-
-    async def aembed(self, texts: Sequence[str], what: TextKind = "document") -> NDArray[np.float32]:
-        return self.embed(texts, what)
 
 
 @dataclass(slots=True)

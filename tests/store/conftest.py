@@ -10,7 +10,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.checkpoint.colours import Loop
-from tests.store.colours import AnyStore, Letters, Stores
+from tests.embedders import Letters
+from tests.store.colours import AnyStore, Stores
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,8 @@ import pytest
 import redis
 
 from tests.conftest import ServerFactory
-from tests.store.colours import AnyStore, Letters, Stores
+from tests.embedders import Letters
+from tests.store.colours import AnyStore, Stores
 
 NS = ("users", "ann")
 MINUTE_MS = 60_000

@@ -14,7 +14,8 @@ from langgraph.store.base import SearchOp
 from rtmem.errors import InvalidRequestError
 from rtmem.operations import memory_queries
 from rtmem.settings import Store
-from tests.store.colours import AnyStore, Letters, Stores
+from tests.embedders import Letters
+from tests.store.colours import AnyStore, Stores
 
 EXAMPLES = int(os.environ.get("RTMEM_STORE_FUZZ", "25"))  # for each colour, of up to four items and forty questions
 _numbers = count()

@@ -17,7 +17,8 @@ from langgraph.store.base import GetOp, Item, ListNamespacesOp, MatchCondition, 
 from langgraph.store.memory import InMemoryStore
 
 from rtmem.settings import Store
-from tests.store.colours import AnyStore, Letters, Stores
+from tests.embedders import Letters
+from tests.store.colours import AnyStore, Stores
 
 EXAMPLES = int(os.environ.get("RTMEM_STORE_EXAMPLES", "25"))
 ALL = 10_000

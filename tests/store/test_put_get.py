@@ -11,7 +11,8 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, PutOp
 
 from rtmem.errors import IdTooLongError, InvalidRequestError, TooLargeError
 from rtmem.settings import Store
-from tests.store.colours import AnyStore, Letters, Stores
+from tests.embedders import Letters
+from tests.store.colours import AnyStore, Stores
 
 NS = ("users", "ann")
 

@@ -9,7 +9,8 @@ from langgraph.store.base import PutOp
 
 from rtmem.errors import ConfigError
 from rtmem.settings import Store
-from tests.store.colours import AnyStore, Letters, Meter, Stores
+from tests.embedders import Letters
+from tests.store.colours import AnyStore, Meter, Stores
 
 NS = ("users", "ann")
 TEXTS = {

@@ -15,7 +15,7 @@ from rtmem.operations.memory_state import look
 from rtmem.operations.reindex import Progress, Reindex
 from rtmem.settings import Store
 from rtmem.store import AsyncRedisStore, RedisStore
-from tests.store.colours import Letters
+from tests.embedders import Letters
 
 NS = ("n",)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp
 
 from rtmem.settings import Store
-from tests.store.colours import AnyStore, Letters, Meter, Stores
+from tests.embedders import Letters
+from tests.store.colours import AnyStore, Meter, Stores
 
 NS = ("users", "ann")
 

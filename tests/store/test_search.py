@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from rtmem.errors import EmbedderMismatchError, EmbeddingError, InvalidRequestError, QueryError
 from rtmem.settings import Store
 from rtmem.steps import TextKind
-from tests.store.colours import AnyStore, Letters, Stores
+from tests.embedders import Letters
+from tests.store.colours import AnyStore, Stores
 
 NS = ("users", "ann")
 

@@ -16,7 +16,8 @@ from rtmem.server import binaries, embedded
 from rtmem.server.binaries import Binaries
 from rtmem.settings import Server
 from rtmem.store import AsyncRedisStore, RedisStore
-from tests.store.colours import Letters, Meter, Stores
+from tests.embedders import Letters
+from tests.store.colours import Meter, Stores
 
 NS = ("users", "ann")
 

@@ -22,7 +22,7 @@ from rtmem.settings import Redis
 from tests.agent.offload.worlds import Scripted, call, last_result, say
 from tests.agent.recall.worlds import World, memory_in
 from tests.conftest import ServerFactory
-from tests.memory.colours import Words
+from tests.embedders import Words
 
 
 @tool

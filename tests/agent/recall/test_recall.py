@@ -16,8 +16,8 @@ from rtmem.agent.recall import Recall
 from rtmem.memory import AsyncMemory, Memory
 from rtmem.steps import TextKind
 from tests.agent.recall.worlds import PATIENT, World
+from tests.embedders import Words
 from tests.gateway.waiting import eventually
-from tests.memory.colours import Words
 from tests.wire import Wire
 
 

@@ -18,7 +18,7 @@ from rtmem.memory import AsyncMemory, Memory
 from rtmem.settings import Redis
 from tests.agent.offload.worlds import Scripted, Turn
 from tests.checkpoint.colours import Loop
-from tests.memory.colours import Words
+from tests.embedders import Words
 
 # How long things take is no test's subject, and a busy machine must not matter.
 PATIENT = {"deadline_ms": 60_000, "tool_deadline_ms": 60_000, "prefetch_keep_ms": 600_000}
