@@ -106,7 +106,7 @@ def test_no_index_is_asked(world: World, ann: Caller) -> None:
     world.client.execute_command("FT.DROPINDEX", ann.context.index.name)
     assert ann.invalidate(tag="geo") == 2
     assert ann.invalidate(everything=True) == 1
-    assert not [key for key in world.client.keys("rtmem:c:e:*")]
+    assert world.client.keys("rtmem:c:e:*") == []
 
 
 @pytest.mark.parametrize(

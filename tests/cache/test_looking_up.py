@@ -133,7 +133,7 @@ def test_an_embedder_without_a_threshold_gives_exact_hits_and_says_so(
         assert "thresholds" in cache.explain(LIKE_FRANCE, SCOPE).why_exact_only
 
 
-# Guard and judge -------------------------------------------------------------------------------------------------------
+# Guard and judge -----------------------------------------------------------------------------------------------------
 
 
 class Refusal(NamedTuple):
@@ -199,7 +199,7 @@ def test_the_judge_has_the_last_word(world: World) -> None:
         assert len(asked) == 3  # an exact hit needs no judge
 
 
-# What is wrong with a call -----------------------------------------------------------------------------------------------
+# What is wrong with a call -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_limits_are_each_tenant_s_own(world: World) -> None:
         assert bob.lookup("mine", SCOPE) is not None
 
 
-# Usage and reports -----------------------------------------------------------------------------------------------------
+# Usage and reports ---------------------------------------------------------------------------------------------------
 
 
 def test_hits_are_told_to_redis_in_time_and_at_the_end(world: World) -> None:
@@ -285,7 +285,7 @@ def test_without_adaptive_thresholds_a_report_is_counted_only(world: World) -> N
         assert cache.stats().reported_wrong == 1
 
 
-# For people ------------------------------------------------------------------------------------------------------------
+# For people ----------------------------------------------------------------------------------------------------------
 
 
 def test_entries_come_in_pages_newest_first(ann: Caller) -> None:

@@ -129,8 +129,11 @@ end
 -- ARGV 1 id  2 token  3 lease_ms   Replies 1, or 0 if it is somebody else's by now
 local function renew(keys, argv)
   local lease = keys[2] .. 'lease:' .. argv[1]
-  if redis.call('GET', lease) ~= argv[2] then return 0 end
-  return redis.call('PEXPIRE', lease, argv[3])
+  local holder = redis.call('GET', lease)
+  if holder and holder ~= argv[2] then return 0 end
+  -- It may have ended while its holder was stopped: nobody has taken it, so nobody else computes.
+  redis.call('SET', lease, argv[2], 'PX', argv[3])
+  return 1
 end
 
 -- ARGV 1 id  2 token  3 verdict   Replies 1, or 0 if it was not one's own
