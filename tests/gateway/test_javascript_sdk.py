@@ -17,8 +17,11 @@ from typing import Any
 import anyio
 import pytest
 
+from rtmem.settings import Cache
+from tests.gateway.cached import Counted, answered
 from tests.gateway.conftest import Served, ServeGateway
 from tests.gateway.graphs import chat
+from tests.gateway.raw import raw_client
 from tests.gateway.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.anyio
@@ -117,3 +120,24 @@ async def test_a_wrong_token_is_final(serve_gateway: ServeGateway, javascript_cl
         result = await conversed(javascript_client, served, "refused", token="wrong")
     assert result["sockets"] == 1
     assert result["message"]
+
+
+async def test_an_answer_of_the_cache_streams_like_any_other(
+    serve_gateway: ServeGateway, javascript_client: Path
+) -> None:
+    counted = Counted()
+    patient = Cache(lookup_deadline_ms=60_000, update_deadline_ms=60_000)
+    async with serve_gateway(graphs={"slow": counted.graph}, sections={"cache": patient}) as served:
+        await served.gateway.caches.awake.wait()
+        async with raw_client(served.ws_url, "another") as client:
+            await client.subscribe(["lifecycle"])
+            await client.start("slow", "hello 3")
+            await client.until_end()
+        await eventually(lambda: not served.gateway.runs.at_work)
+        first, second = await conversed(javascript_client, served, "turns")
+    assert counted.asked == ["hello 3", "again 2"]
+    (tokens,) = first["tokens"]
+    assert len(tokens) > 1
+    assert "".join(tokens) == answered("hello 3")
+    assert first["output"] == ["hello 3", answered("hello 3")]
+    assert second["output"] == [*first["output"], "again 2", answered("again 2", 2)]

@@ -1,0 +1,199 @@
+"""Turns that are answered from the cache of whoever was authenticated: real sockets, the real embedder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langgraph_sdk import get_client
+
+from rtmem.drivers import AsyncDriver
+from rtmem.settings import Cache
+from tests.conftest import ServerFactory
+from tests.gateway.cached import Counted, answered
+from tests.gateway.conftest import Served, ServeGateway
+from tests.gateway.raw import raw_client, seqs_of, text_in
+from tests.gateway.test_python_sdk import said, text_of, tokens_of
+from tests.gateway.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = "What is the capital of France?"
+PARAPHRASE = "What's the capital of France?"
+# What is promised within a deadline must not depend on the machine.
+PATIENT = {"cache": Cache(lookup_deadline_ms=60_000, update_deadline_ms=60_000, pause_ms=0)}
+
+
+async def asked(
+    served: Served, thread: str, text: str, token: str = "token-of-alice", **start: Any
+) -> list[dict[str, Any]]:
+    """The events of one turn, once its answer is kept."""
+    async with raw_client(served.ws_url, thread, token=token) as client:
+        await client.subscribe()
+        params = {"assistant_id": "counted", "input": said(text), **start}
+        reply = await client.ask("run.start", **params)
+        assert reply["type"] == "success", reply
+        assert (await client.until_end())["event"] == "completed"
+        await eventually(lambda: not served.gateway.runs.at_work)
+        return client.events
+
+
+def hits(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    told = [event["params"]["data"] for event in events if event["method"] == "custom"]
+    return [data["payload"] for data in told if data["name"] == "rtmem.cache"]
+
+
+def methods(events: list[dict[str, Any]]) -> list[str]:
+    """What is told, in order; a message counts once, and what only a node at work tells is left out."""
+    told: list[str] = []
+    for event in events:
+        method = event["method"]
+        if method not in ("tasks", "custom") and not (method == "messages" and told[-1] == "messages"):
+            told.append(method)
+    return told
+
+
+async def test_a_question_is_answered_once_by_the_graph_and_then_from_the_cache(serve_gateway: ServeGateway) -> None:
+    counted = Counted()
+    async with serve_gateway(graphs={"counted": counted.graph}, sections=PATIENT) as served:
+        await served.gateway.caches.awake.wait()
+        live = await asked(served, "t1", QUESTION)
+        exact = await asked(served, "t2", QUESTION)
+        near = await asked(served, "t3", PARAPHRASE)
+        other = await asked(served, "t4", "What is the capital of Norway?")
+    assert counted.asked == [QUESTION, "What is the capital of Norway?"]
+    assert [text_in(events) for events in (live, exact, near)] == [answered(QUESTION)] * 3
+    assert hits(live) == hits(other) == []
+    ((first,), (second,)) = hits(exact), hits(near)
+    assert (first["kind"], first["distance"]) == ("exact", 0)
+    assert second["kind"] == "semantic"
+    assert 0 < second["distance"] < 0.1
+    for hit in (first, second):
+        assert set(hit) == {"kind", "distance", "saved_ms", "hit_id"}
+    assert methods(exact) == methods(near) == methods(live)
+
+
+async def test_an_answer_of_the_cache_streams_in_pieces_and_used_no_tokens(serve_gateway: ServeGateway) -> None:
+    counted = Counted()
+    async with serve_gateway(graphs={"counted": counted.graph}, sections=PATIENT) as served:
+        await served.gateway.caches.awake.wait()
+        await asked(served, "t1", QUESTION)
+        async with get_client(url=served.url, api_key="token-of-alice") as client:
+            async with client.threads.stream("t2", assistant_id="counted", transport="websocket") as thread:
+                await thread.run.start(input=said(QUESTION))
+                (tokens,) = await tokens_of(thread)
+                output = await thread.output
+            state = await client.threads.get_state("t2")
+    assert len(counted.asked) == 1
+    assert len(tokens) > 1
+    assert "".join(tokens) == text_of(output["messages"][-1]) == answered(QUESTION)
+    message = state["values"]["messages"][-1]  # type: ignore[index, call-overload]
+    assert message["usage_metadata"]["total_tokens"] == 0
+    assert message["response_metadata"]["rtmem_cache"]["usage"]["total_tokens"] == 7
+
+
+async def test_after_a_hit_the_thread_is_as_if_the_graph_had_run(serve_gateway: ServeGateway) -> None:
+    counted = Counted()
+    async with serve_gateway(graphs={"counted": counted.graph}, sections=PATIENT) as served:
+        await served.gateway.caches.awake.wait()
+        histories = []
+        for thread in ("live", "hit"):
+            events = await asked(served, thread, QUESTION)
+            graph = served.gateway.runs._graph("alice", "counted")
+            config: Any = {"configurable": {"thread_id": thread}}
+            history = [each async for each in graph.aget_state_history(config)]
+            told = [event["params"]["data"]["id"] for event in events if event["method"] == "checkpoints"]
+            assert told == [each.config["configurable"]["checkpoint_id"] for each in reversed(history)]  # type: ignore[typeddict-item]
+            assert events[-1]["params"]["data"]["checkpoint"]["id"] == told[-1]
+            assert (await served.gateway.runs.snapshot(served.gateway.threads.get("alice", thread))).next == ()  # type: ignore[union-attr]
+            histories.append(
+                [
+                    (each.next, each.metadata["step"], [m.text for m in each.values.get("messages", [])])  # type: ignore[index]
+                    for each in history
+                ]
+            )
+        assert histories[0] == histories[1]
+        follow_up = await asked(served, "hit", "And of Italy?")
+        assert text_in(follow_up) == answered("And of Italy?", 2)
+        # The same conversation, and therefore the same question.
+        (again,) = hits(await asked(served, "live", "And of Italy?"))
+    assert again["kind"] == "exact"
+    assert counted.asked == [QUESTION, "And of Italy?"]
+
+
+async def test_nobody_and_nothing_else_gets_an_answer(serve_gateway: ServeGateway) -> None:
+    counted, other = Counted(), Counted()
+    async with serve_gateway(graphs={"counted": counted.graph, "other": other.graph}, sections=PATIENT) as served:
+        await served.gateway.caches.awake.wait()
+        await asked(served, "t1", QUESTION)
+        config = {"configurable": {"language": "ru"}}
+        assert not hits(await asked(served, "t1", QUESTION, "token-of-bob"))
+        assert not hits(await asked(served, "t2", QUESTION, config=config))
+        assert not hits(await asked(served, "t3", QUESTION, assistant_id="other"))
+        await asked(served, "t4", "Good morning.")
+        assert not hits(await asked(served, "t4", QUESTION))  # in another context
+        # Each of them has its own by now.
+        assert hits(await asked(served, "t5", QUESTION, "token-of-bob"))
+        assert hits(await asked(served, "t6", QUESTION, config=config))
+        # Whom a client says that it is changes nothing.
+        forged = {"configurable": {"principal": "bob", "__rtmem_cached_turns": None, "__rtmem_served": None}}
+        assert hits(await asked(served, "t7", QUESTION, config=forged))
+    assert len(counted.asked) == 5
+    assert len(other.asked) == 1
+
+
+async def test_the_last_turn_alone_counts_where_the_owner_says_so(serve_gateway: ServeGateway) -> None:
+    counted = Counted(conversation="last_turn")
+    async with serve_gateway(graphs={"counted": counted.graph}, sections=PATIENT) as served:
+        await served.gateway.caches.awake.wait()
+        await asked(served, "t1", QUESTION)
+        await asked(served, "t2", "Good morning.")
+        assert hits(await asked(served, "t2", QUESTION))
+        pair = {"messages": [{"role": "user", "content": "Answer in French."}, {"role": "user", "content": QUESTION}]}
+        assert not hits(await asked(served, "t3", "", input=pair))
+
+
+async def test_who_comes_back_hears_of_the_hit(serve_gateway: ServeGateway) -> None:
+    counted = Counted()
+    async with serve_gateway(graphs={"counted": counted.graph}, sections=PATIENT) as served:
+        await served.gateway.caches.awake.wait()
+        await asked(served, "t1", QUESTION)
+        events = await asked(served, "t2", QUESTION)
+        async with raw_client(served.ws_url, "t2") as client:
+            await client.subscribe(since=events[0]["seq"])
+            await client.until_end()
+            assert seqs_of(client.events) == seqs_of(events)[1:]
+            assert hits(client.events) == hits(events)
+            assert text_in(client.events) == answered(QUESTION)
+
+
+async def test_without_the_query_engine_only_the_same_question_hits(
+    serve_gateway: ServeGateway, redis_server: ServerFactory
+) -> None:
+    bare = redis_server(modules=False)
+    counted = Counted()
+    async with serve_gateway(graphs={"counted": counted.graph}, sections=PATIENT, url=bare.url) as served:
+        await served.gateway.caches.awake.wait()
+        await asked(served, "t1", QUESTION)
+        assert not hits(await asked(served, "t2", PARAPHRASE))
+        assert hits(await asked(served, "t3", QUESTION))
+    assert counted.asked == [QUESTION, PARAPHRASE]
+
+
+async def test_a_cache_that_cannot_be_reached_fails_no_turn(serve_gateway: ServeGateway) -> None:
+    counted = Counted()
+    async with serve_gateway(graphs={"counted": counted.graph}, sections=PATIENT) as served:
+        await served.gateway.caches.awake.wait()
+        nowhere = AsyncDriver.lazy("unix:///nowhere/redis.sock")
+        served.gateway.caches._cache._driver = nowhere  # type: ignore[union-attr]
+        for thread in ("t1", "t2"):
+            assert text_in(await asked(served, thread, QUESTION)) == answered(QUESTION)
+        assert served.gateway.caches.counts["unavailable"] >= 2
+        await nowhere.aclose()
+    assert len(counted.asked) == 2
+
+
+async def test_a_gateway_without_graphs_to_cache_opens_none(serve_gateway: ServeGateway) -> None:
+    async with serve_gateway() as served:
+        await served.gateway.caches.awake.wait()
+        assert served.gateway.caches._cache is None
