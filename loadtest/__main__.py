@@ -9,6 +9,7 @@ from importlib import import_module
 from types import ModuleType
 
 BENCHMARKS = {
+    "cache-quality": "cache: hits and false hits on labelled pairs, with the guard and without, beside RedisVL",
     "checkpoint": "savers: latency against the floor and the peers, growth, round trips, event-loop stalls",
     "crash": "crash lab: power cuts, kills and broken disks, and what each of them takes away",
     "index": "index of memory: FLAT, HNSW or a vector set: how long a restart takes, and a search",
@@ -42,7 +43,7 @@ def main() -> int:
 
 def _imported(name: str, parser: argparse.ArgumentParser) -> ModuleType:
     try:
-        return import_module(f"loadtest.{name}")
+        return import_module(f"loadtest.{name.replace('-', '_')}")
     except ModuleNotFoundError as exc:
         parser.error(f"{exc.name} is not installed; the extra bench has it: pip install -e '.[bench]'")
 

@@ -18,6 +18,7 @@ class KeptVectors:
     def __init__(self, embedder: Embedder, folder: Path) -> None:
         self._embedder = embedder
         self.name, self.fingerprint, self.dims = embedder.name, embedder.fingerprint, embedder.dims
+        self.setting: str = getattr(embedder, "setting", "")  # what [embedding] model calls it
         self._path = folder / f"{sha256(embedder.fingerprint.encode()).hexdigest()[:16]}.npz"
         self._vectors: dict[str, NDArray[np.float32]] = {}
         if self._path.exists():

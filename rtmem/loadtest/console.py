@@ -54,6 +54,7 @@ def table(experiment: Experiment) -> Table:
     title = f"{experiment.name}  (c={experiment.concurrency}, {experiment.rounds} x {experiment.operations})"
     result = Table(title=title, title_justify="left")
     rows = sorted(experiment.rows, key=lambda row: (row.ratio is None, row.ratio or 0.0))
+    facts = dict.fromkeys(name for row in rows for name in row.facts)  # in the order in which they were told
     columns: dict[str, list[str]] = {
         "contender": [
             f"[bold]{row.contender}[/]" if row.contender == experiment.baseline else row.contender for row in rows
@@ -70,7 +71,7 @@ def table(experiment: Experiment) -> Table:
         "stall": [_time(_us(row.stall_ms)) for row in rows],
         "worst": [_time(_us(row.stall_worst_ms)) for row in rows],
         "no GC": [_time(_us(row.stall_without_gc_ms)) for row in rows],
-        **{name: [_fact(row, name) for row in rows] for name in sorted({name for row in rows for name in row.facts})},
+        **{name: [_fact(row, name) for row in rows] for name in facts},
         "errors": [f"{row.errors:,}: {row.first_error[:60]}" if row.errors else "" for row in rows],
     }
     filled = {heading: cells for heading, cells in columns.items() if any(cells)}

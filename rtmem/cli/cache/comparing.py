@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from typing import Final
 
 import numpy as np
 
 from rtmem.operations.calibration import Compared
 from rtmem.operations.labelled_pairs import LabelledPair
+from rtmem.operations.lexical_guard import compare
 from rtmem.steps import Embedder, TextKind
 
 EMBEDDED_AS: Final[TextKind] = "query"
@@ -23,7 +23,7 @@ Guard = Callable[[str, str], str]
 
 def guard_reason(asked: str, cached: str) -> str:
     """The guard that a cache uses."""
-    refusal = import_module("rtmem.operations.lexical_guard").compare(asked, cached)
+    refusal = compare(asked, cached)
     return "" if refusal is None else refusal.reason
 
 
