@@ -31,7 +31,7 @@ we us
 FILLERS: Final = """
 way ways method methods approach step steps procedure process manner means
 tell explain describe know learn understand want wanna need like wish wonder wondering looking curious asking question
-suggest recommend advise clarify elaborate outline try trying going getting used
+suggest recommend advise clarify elaborate outline
 possible able acceptable okay anyway ever even still again already yet maybe perhaps else
 someone somebody anyone anybody everyone everybody folks
 thing things something anything stuff kind kinds sort sorts
@@ -40,7 +40,7 @@ briefly shortly info information idea mean means
 called named known
 much many lot lots bit
 their them they themselves
-supposed gonna actual own
+supposed gonna actual own anymore
 ok fine
 """
 
@@ -48,9 +48,9 @@ ok fine
 # text may have them where the other has none; one of them in the place of another is still a difference.
 LIGHT: Final = """
 make take get give put bring come go keep leave let set do have use look see say work run turn start try hold stay
-find show list help provide mention happen feel seem become mean think believe expect consider decide ask talk need
+find list help provide mention happen feel seem become mean think believe expect consider decide ask talk need
 phrase expression word words term terms concept definition sentence saying
-movie film book song show series game play band album
+movie film book song series game play band album
 file files document command function field option options button page screen program app application tool software
 item items object product products brand company business firm service
 city town country state place places location area region
@@ -63,7 +63,7 @@ simple easy quick short detail details
 way route path
 home order pot oven part point rule fact case
 every each all whole more other another
-return value
+return value exist eat drink wear consume contain include live
 language
 experience problem issue
 currency
@@ -97,7 +97,7 @@ like
 during, while
 because, due to
 instead of, rather than
-if, when
+if, when, whether, whenever, every time, each time
 """
 
 QUESTIONS: Final = """
@@ -126,9 +126,11 @@ many: probability
 
 # Phrases with a negation in them that deny nothing: how one asks.
 POLITE: Final = """
-do n't know, do n't understand, not sure, or not, ca n't figure out, do n't you, could n't you, wo n't you
+do n't know, do n't understand, not sure, or not, can n't figure out, do n't you, could n't you, will n't you
 would n't mind
 good morning, good evening, good afternoon, no idea, is n't it, not only
+show me, give me, tell me, let me know
+right now, at the moment, these days, at present, as of now, the other way round, the other way around
 """
 
 NEGATORS: Final = """
@@ -154,8 +156,9 @@ how often, how frequently, frequency
 all the time, constantly, continually, nonstop, always
 combine, together, mix, mixed
 launch, open, start, run
+turn on, start, start up, boot, boot up, power on
 delete, clean up, clear out
-route, way, path, directions, get from, go from
+route, way, path, directions, get
 woman, female
 man, male
 gender, sex
@@ -170,7 +173,8 @@ origin, come from, originate, originally from
 phrase, expression, saying, idiom
 earn, make, salary, paid
 work, function, operate
-stop working, not work, broken, break
+work, help, effective
+stop working, not work, n't work, no longer work, broken, break
 still, not yet
 recover, get back, restore, retrieve
 invite, add
@@ -578,12 +582,10 @@ arrive, get there, come
 last, go on
 enough, plenty
 entire, whole, all
-every time, whenever, each time
 no longer, not anymore, any more
-right now, at the moment, currently
 at home, home
 fall, collapse, torn down, tear down
-fast, quick, quickly, rapid, rapidly, speedy, swiftly
+fast, quick, quickly, soon, rapid, rapidly, speedy, swiftly
 big, large, huge
 small, little, tiny
 cheap, inexpensive, affordable, low cost, low-cost, budget
@@ -701,7 +703,7 @@ duration, how much time, how long, time it take
 temperature, how hot, how warm
 frequency, how often
 lifespan, life expectancy, how long live
-price, how much money, how much does it cost, how much is, how much are, how much do
+price, how much money, how much does it cost, how much is, how much are
 daily, per day, a day, every day, each day
 weekly, per week, a week, every week
 monthly, per month, a month, every month
@@ -748,7 +750,7 @@ always, at all times
 immediately, right away, at once, instantly
 approximately, about, around, roughly, circa
 nearly, almost
-maximum, max, upper limit, at most, no more than, highest, largest, biggest, greatest
+maximum, max, limit, upper limit, at most, no more than, highest, largest, biggest, greatest
 minimum, min, lower limit, at least, no less than, lowest, smallest
 average, mean
 function, method
@@ -874,7 +876,7 @@ cat, kitten
 
 ANTONYMS: Final = """
 much, many / little, few
-stop, quit / keep, continue, start
+stop, quit / continue, resume, start
 check in / check out
 like, love / dislike
 accept, include / exclude

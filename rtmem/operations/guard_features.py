@@ -18,6 +18,7 @@ _MARKS: Final = frozenset('"«“„`')
 _ARTICLES: Final = frozenset(("a", "an", "the"))
 _AGO: Final = frozenset(("ago", "назад", "тому"))
 _COUNTED: Final = frozenset((Kind.UNIT, Kind.NUMBER))
+_PASSED_OVER: Final = frozenset((Kind.FILLER, Kind.PRONOUN))  # "before they were" leaves the role to what follows
 # They ask nothing in "the day when", "people who".
 _RELATIVE: Final = frozenset(("when", "where", "who", "which", "whom", "когда", "где", "кто", "куда"))
 # Russian says "никогда не": these count only where no other negation does.
@@ -100,9 +101,7 @@ class _Reading:
         if kind is Kind.FUNCTION:
             if self._is_letter(token):
                 self._add(_letter(word.surface), token)
-            elif word.surface in AUXILIARIES:
-                self.role, self.is_apart = "", True
-            elif word.surface in _ARTICLES:
+            elif word.surface in AUXILIARIES or word.surface in _ARTICLES:
                 self.is_apart = True
         elif kind is Kind.MARKER:
             self.role = f"{self.role} {word.name}" if self.role == "than" else word.name
@@ -124,11 +123,11 @@ class _Reading:
         self.is_after_item = len(self.items) > count
 
     def _add(self, word: Word, token: Token) -> None:
-        if token.begins_question and not self.question:
-            self.question = "what"  # how big: what size
+        self.question = self.question or token.question
         role = self.role or ("of" if token.is_possessive else self._inherited(word))
         self.items.append(_item(word, role, token.is_name, self.is_joined, self.is_apart))
-        self.role, self.is_joined, self.is_apart = "", False, False
+        if word.kind not in _PASSED_OVER:
+            self.role, self.is_joined, self.is_apart = "", False, False
 
     def _inherited(self, word: Word) -> str:
         """The role of the item before, where both play it: between A and B, for three dogs, in May 2020."""

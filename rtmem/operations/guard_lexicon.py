@@ -213,7 +213,9 @@ def _open_classes(found: Lexicon, language: ModuleType) -> None:
 def _group(found: Lexicon, line: str, group: str) -> None:
     for name in (name.strip() for name in line.split(",")):
         if " " in name:
-            _add(found, name, _word(Kind.CONTENT, name, senses=[group]))
+            # "How much is" asks for a price without naming it.
+            kind = Kind.LIGHT if name.startswith(("how much ", "сколько сто")) else Kind.CONTENT
+            _add(found, name, _word(kind, name, senses=[group]))
         else:
             found.groups[stem(name)].add(group)
 

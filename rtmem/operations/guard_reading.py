@@ -44,6 +44,7 @@ _MONTHS: Final = (
     *("july", "august", "september", "october", "november", "december"),
 )
 _NEGATIVE: Final = re.compile(r"(.+)n't$")
+_SHORTENED: Final = {"wo": "will", "ca": "can", "sha": "shall"}
 _TAIL: Final = re.compile(r"'(?:s|m|re|ve|ll|d)$")
 
 
@@ -119,7 +120,8 @@ def _letters(surface: str, bare: str) -> tuple[tuple[Word, ...], bool]:
     if "'" in surface:
         negative = _NEGATIVE.match(surface)
         if negative:
-            return (lexicon().word(negative[1]), lexicon().words["n't"]), False
+            verb = _SHORTENED.get(negative[1], negative[1])
+            return (lexicon().word(verb), lexicon().words["n't"]), False
         short = _TAIL.sub("", surface)
         if short != surface:
             return (lexicon().word(short),), surface.endswith("'s")

@@ -15,7 +15,7 @@ class Token(NamedTuple):
     is_name: bool  # a capital letter that no sentence begins with
     pauses: bool  # punctuation follows
     is_possessive: bool  # with 's
-    begins_question: bool = False  # a phrase whose first word asks: "how big"
+    question: str = ""  # what a phrase asks that begins with a question word: "how big", what
 
 
 _TRANSLATED: Final = str.maketrans(
@@ -32,7 +32,10 @@ _GROUPED_BY_SPACE: Final = re.compile(r"(?<=\d) (?=\d{3}(?:\D|$))")  # 1 000 000
 _PARTICLES: Final = frozenset(("on", "off", "up", "down", "in", "out", "away", "over", "back", "за", "против"))
 _PARTICLE_DISTANCE_MAX: Final = 6
 _GOVERNED: Final = frozenset(
-    (Kind.CONTENT, Kind.LIGHT, Kind.FILLER, Kind.NUMBER, Kind.UNIT, Kind.DATE, Kind.CODE, Kind.PRONOUN)
+    (
+        *(Kind.CONTENT, Kind.LIGHT, Kind.FILLER, Kind.NUMBER, Kind.UNIT, Kind.DATE, Kind.CODE, Kind.PRONOUN),
+        Kind.QUESTION,
+    )
 )
 _TEMPERATURES: Final = frozenset(("celsius", "fahrenheit", "kelvin"))
 AUXILIARIES: Final = words_of(
@@ -116,8 +119,10 @@ def _phrases(found: list[Token], known: Lexicon) -> list[Token]:
                 if tail == tuple([other.word.stem for other in found[at + 2 : at + 2 + len(tail)]]):
                     length = len(tail) + 2
                     last = found[at + length - 1]
-                    asks = token.word.kind is Kind.QUESTION
-                    token = Token(phrase, token.is_name, last.pauses, last.is_possessive, asks)
+                    question = ""
+                    if token.word.kind is Kind.QUESTION:
+                        question = "many" if phrase.kind is Kind.LIGHT else "what"
+                    token = Token(phrase, token.is_name, last.pauses, last.is_possessive, question)
                     break
         result.append(token)
         at += length
@@ -144,10 +149,13 @@ def _quantities(found: list[Token]) -> list[Token]:
             at = _temperature(found, at)
             unit = found[at].word
             at += 1
+            if is_weak:  # one pound is a pound
+                result.append(found[at - 1])
+                continue
             # 2019 году is 2019, not so many months.
             if not (1000 <= value <= 2100 and (unit.surface == "г" or (unit.name == "month" and unit.value == 12))):
                 key = f"quantity {unit.name} {value * unit.value:.9g}"
-                surface, is_weak = f"{surface} {unit.surface}", False
+                surface = f"{surface} {unit.surface}"
         number = Word(Kind.NUMBER, surface, key, frozenset((key,)), value=value, is_weak=is_weak)
         result.append(Token(number, False, found[at - 1].pauses, found[at - 1].is_possessive))
     return result

@@ -160,7 +160,7 @@ def _content(a: Features, b: Features, lost: list[Item], gained: list[Item]) -> 
     _strike_abbreviated(right, a, left)
     _strike_compounds(left, right)
     _strike_compounds(right, left)
-    if not left or not right:  # a light word that stands in for nothing
+    if not left or not right or _is_reworded(a, b):  # then a light word stands in for no other
         left, right = _heavy(left), _heavy(right)
     if not left and not right:
         return None
@@ -182,6 +182,31 @@ def _told(items: list[Item]) -> list[Item]:
 
 def _heavy(items: list[Item]) -> list[Item]:
     return [item for item in items if item.kind is Kind.CONTENT]
+
+
+def _is_reworded(a: Features, b: Features) -> bool:
+    """Whether the texts differ in several places, or ask in another way: not one word was put in another's place."""
+    if a.question != b.question:
+        return True
+    one, other = ([item for item in side.items if item.kind in _FRAMED] for side in (a, b))
+    begin = 0
+    while begin < min(len(one), len(other)) and _is_shared(one[begin], other[begin]):
+        begin += 1
+    end = 0
+    while end < min(len(one), len(other)) - begin and _is_shared(one[-1 - end], other[-1 - end]):
+        end += 1
+    return any(
+        not item.word.senses.isdisjoint(side.senses)
+        for items, side in ((one, b), (other, a))
+        for item in items[begin : len(items) - end]
+    )
+
+
+_FRAMED: Final = frozenset(Kind) - {Kind.FILLER, Kind.PRONOUN}
+
+
+def _is_shared(one: Item, other: Item) -> bool:
+    return not one.word.senses.isdisjoint(other.word.senses)
 
 
 def _strike(items: list[Item], item: Item) -> None:
