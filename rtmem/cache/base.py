@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-from importlib import import_module
 from typing import Final, Self
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -13,6 +12,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from rtmem import settings as all_settings
 from rtmem.errors import ConfigError, UnsupportedError
 from rtmem.keys import Keys, check_id
+from rtmem.operations import lexical_guard
 from rtmem.operations.cache_index import CacheIndex
 from rtmem.operations.cache_records import CachePolicy, Guard, Judge
 from rtmem.operations.cache_state import CacheContext, CacheState, Waiting, accept_all
@@ -104,9 +104,7 @@ def _guard_of(guard: Guard | bool) -> Guard | None:
     if callable(guard):
         return guard
     if guard is True:
-        # By name, so that a cache with a guard of one's own does not load the words of this one.
-        compare: Guard = import_module("rtmem.operations.lexical_guard").compare
-        return compare
+        return lexical_guard.compare
     if guard is False:
         return None
     raise ConfigError(f"guard is {guard!r:.100}: True, False, or a function of two questions")

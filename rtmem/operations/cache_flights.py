@@ -133,12 +133,13 @@ class Flight:
                     if (yield from self._wait_for_lease(reply[1], reply[2])) == ALONE:
                         break
                     continue
+                if reply[0] == b"hit":
+                    outcome = self._found(exact_hit(self.cache, self.question, reply[1:]))
+                    self.state.counts.add("exact")
+                    return outcome, STORED
             except RtmemError as exc:
                 self.state.note(exc)
                 break
-            if reply[0] == b"hit":
-                self.state.counts.add("exact")
-                return self._found(exact_hit(self.cache, self.question, reply[1:])), STORED
             return (yield from self._hold(token, int(reply[1])))
         return (yield from self._compute()), ALONE
 

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rtmem.errors import InvalidRequestError
-from rtmem.operations.cache_answers import restored
 from rtmem.operations.cache_prompts import CacheScope, Prompt, link, read_question
 from rtmem.operations.cache_records import CacheEntry, CachePage, CacheStats
 from rtmem.operations.cache_state import CacheContext
 from rtmem.operations.functions import call
-from rtmem.operations.semantic_cache import is_entry_id, read_tags, tell_usage
+from rtmem.operations.semantic_cache import is_entry_id, read_answer, read_tags, tell_usage
 from rtmem.steps import Steps
 
 _AT_ONCE: Final = 1_000  # entries that one call of the function frees, some 10 ms
@@ -170,7 +169,7 @@ def entries(
 def entry(cache: CacheContext, entry_id: str) -> Steps[CacheEntry | None]:
     """One entry with its answer. Raises InvalidRequestError. Redis: 1 round trip, FCALL rtmem_v1_cache_entry."""
     row = yield from call("rtmem_v1_cache_entry", cache.function_keys, [checked_entry_id(entry_id)], read_only=True)
-    return _entry(row[:-1], restored(cache.serde.loads(row[-1]))) if row else None
+    return _entry(row[:-1], read_answer(cache, row[-1])) if row else None
 
 
 def _entry(row: Sequence[Any], answer: Any = None) -> CacheEntry:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rtmem.errors import InvalidRequestError, RtmemError, WriteRefusedError
+from rtmem.errors import CorruptRecordError, InvalidRequestError, RtmemError, WriteRefusedError
 from rtmem.operations import cache_index
 from rtmem.operations.cache_answers import UNWANTED, portable, restored, unwanted
 from rtmem.operations.cache_index import Near
@@ -63,7 +63,7 @@ def look(cache: CacheContext, question: Question) -> Steps[Hit | None]:
             # Nothing else, and no embedding: this is what most hits are.
             command = ("HMGET", cache.keys.entry(question.entry_id), *_ROW)
             (row,) = yield Batch((command,), timeout_ms=cache.settings.lookup_deadline_ms)
-            hit = None if row[0] is None else exact_hit(cache, question, row)
+            hit = None if None in row else exact_hit(cache, question, row)
         if hit is None:
             hit = yield from _exact_or_near(cache, question)
     except RtmemError as exc:
@@ -86,7 +86,7 @@ def _exact_or_near(cache: CacheContext, question: Question) -> Steps[Hit | None]
     if by_meaning:
         (begun,) = yield Begin(Embed((question.text,), "query", deadline.left_ms))
     row, time = yield Batch((("HMGET", cache.keys.entry(entry_id), *_ROW), _TIME), timeout_ms=deadline.left_ms)
-    if row[0] is not None:
+    if None not in row:
         return exact_hit(cache, question, row)
     state.known.discard(entry_id)
     now_us = int(time[0]) * 1_000_000 + int(time[1])
@@ -157,7 +157,7 @@ def _weigh(cache: CacheContext, asked: str, near: Near, threshold: float, deadli
 
 def _ask_judge(cache: CacheContext, asked: str, prompt: str, answer: bytes, deadline: Deadline) -> Steps[bool]:
     assert cache.judge is not None, "asked only where there is one"
-    arguments = (asked, prompt, restored(cache.serde.loads(answer)))
+    arguments = (asked, prompt, read_answer(cache, answer))
     try:
         (verdict,) = yield Call(cache.judge, arguments, timeout_ms=deadline.left_ms)
     except Exception:  # noqa: BLE001 - somebody else's judge: no verdict in time, no hit
@@ -178,7 +178,7 @@ def _hit(cache: CacheContext, entry_id: str, row: Sequence[bytes], prompt: str, 
     answer, created, took, tags = row
     asked_at = "exact" if distance is None else f"{distance:.6f}"
     return Hit(
-        answer=restored(cache.serde.loads(answer)),
+        answer=read_answer(cache, answer),
         kind="exact" if distance is None else "semantic",
         distance=distance or 0.0,
         prompt=prompt,
@@ -188,6 +188,19 @@ def _hit(cache: CacheContext, entry_id: str, row: Sequence[bytes], prompt: str, 
         entry_id=entry_id,
         hit_id=f"{entry_id}.{int(created)}.{asked_at}",
     )
+
+
+def read_answer(cache: CacheContext, stored: bytes) -> Any:
+    """An answer as it was given. Raises CorruptRecordError for one that cannot be read."""
+    try:
+        return restored(cache.serde.loads(stored))
+    except RtmemError:
+        raise
+    except Exception as exc:  # what serialisers raise is not agreed upon
+        raise CorruptRecordError(
+            f"a cached answer of {len(stored)} bytes cannot be read ({type(exc).__name__}: {exc}): was it written with "
+            "another serialiser, or a class that is not there any more?"
+        ) from exc
 
 
 @lru_cache(maxsize=1024)

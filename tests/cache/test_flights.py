@@ -88,7 +88,7 @@ class Model:
     async def _acompute(self) -> Any:
         self.calls += 1
         answer = self.answers[min(self.calls, len(self.answers)) - 1]
-        while not self.go_on.is_set():
+        while not self.go_on.is_set():  # noqa: ASYNC110 - a thread sets it
             await asyncio.sleep(0.001)
         if isinstance(answer, Exception):
             raise answer

@@ -163,6 +163,13 @@ def test_what_the_guard_refuses_is_no_hit_and_the_next_candidate_is_looked_at(wo
         ]
 
 
+def test_the_guard_of_rtmem_is_on_by_default(world: World) -> None:
+    with world.open(guard=True) as cache:
+        cache.update("How long is a flight from Florida to New York?", "3 hours.", SCOPE)
+        assert cache.lookup("How long is a flight from New York to Florida?", SCOPE) is None
+        assert cache.lookup("How long is the flight from Florida to New York?", SCOPE).kind == "semantic"
+
+
 def test_a_guard_that_fails_refuses(world: World) -> None:
     def broken(asked: str, cached: str) -> None:
         raise RuntimeError("no")

@@ -31,6 +31,14 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
+-- Whether no field from `first` on is missing: the index may name an entry whose time is over.
+local function is_whole(row, first)
+  for n = first, first + #ROW - 1 do
+    if not row[n] then return false end
+  end
+  return true
+end
+
 local function record_of(books, id)
   local packed = redis.call('HGET', books .. 'records', id)
   return packed and cmsgpack.unpack(packed)
@@ -115,7 +123,7 @@ end
 local function acquire(keys, argv)
   local books, id, lease_ms = keys[2], argv[1], tonumber(argv[3])
   local row = redis.call('HMGET', keys[1] .. id, unpack(ROW))
-  if row[1] then return {'hit', unpack(row)} end
+  if is_whole(row, 1) then return {'hit', unpack(row)} end
   if redis.call('SET', books .. 'lease:' .. id, argv[2], 'NX', 'PX', lease_ms) then
     return {'held', text(now_us())}
   end
@@ -280,10 +288,9 @@ local function find(keys, argv)
     if type(found) == 'table' then
       n = n + 2
       local id, distance = key:sub(#keys[1] + 1), tonumber(found[2])
-      -- The index may name an entry whose time is over.
       local row = redis.call('HMGET', key, 'scope', 'threshold', 'prompt', unpack(ROW))
       local most = math.min(tonumber(argv[1]), argv[2] == '1' and tonumber(row[2] or 9) or 9)
-      if row[1] == argv[3] and distance <= most and key:sub(1, #keys[1]) == keys[1] then
+      if row[1] == argv[3] and row[3] and is_whole(row, 4) and distance <= most and key:sub(1, #keys[1]) == keys[1] then
         rows[#rows + 1] = {id, found[2], row[2] or '', unpack(row, 3)}
       end
     else
