@@ -28,6 +28,8 @@ Prompt: TypeAlias = str | Sequence[BaseMessage | Mapping[str, Any] | tuple[str, 
 _ROLES: Final = {"user": "human", "assistant": "ai", "developer": "system"}
 _DIGEST_BYTES: Final = 16
 _SHORT_CHARACTERS: Final = 500
+_CALL_IDS: Final = ("id", "tool_call_id", "tool_use_id", "call_id")
+_CALL_BLOCKS: Final = ("tool_use", "tool_result", "tool_call", "function_call", "function_call_output")
 _MESSAGE_FIELDS: Final = ("name", "tool_calls", "tool_call_id")
 
 
@@ -86,7 +88,7 @@ def read_question(tenant: str, prompt: Prompt, scope: CacheScope, characters_max
     if isinstance(prompt, str):
         read = _read_short if len(prompt) <= _SHORT_CHARACTERS else _read_text
         return read(tenant, prompt, scope.digest, characters_max)
-    *before, last = map(_read_message, _messages(prompt))
+    *before, last = _with_own_call_ids([_read_message(message) for message in _messages(prompt)])
     whole = _hashed("prompt", tenant, scope.digest, digest_of("context", _context(before, last, scope)))
     text, why = _text_of(last)
     if why:
@@ -157,6 +159,34 @@ def _read_message(message: Any) -> dict[str, Any]:
     if not isinstance(role, str):
         raise InvalidRequestError(f"a message's role is {role!r:.100}: human, ai, system or tool")
     return {**found, "role": _ROLES.get(role, role)}
+
+
+def _with_own_call_ids(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages whose calls of tools are numbered: what providers call them is made up, and says only what belongs
+    together."""
+    if not any(name in message for message in messages for name in ("tool_calls", "tool_call_id")):
+        return messages
+    numbers: dict[Any, str] = {}
+
+    def number(part: Any) -> Any:
+        if not isinstance(part, Mapping):
+            return part
+        ids = {name: part[name] for name in _CALL_IDS if isinstance(part.get(name), str)}
+        return {**part, **{name: numbers.setdefault(value, str(len(numbers))) for name, value in ids.items()}}
+
+    numbered = []
+    for message in messages:
+        changed = number(message)
+        for name in ("tool_calls", "content") if message["role"] != "human" else ():
+            if isinstance(parts := message.get(name), list | tuple):
+                # An id of anything else, a file say, is what it is about.
+                changed[name] = [number(part) if name == "tool_calls" or _is_call(part) else part for part in parts]
+        numbered.append(changed)
+    return numbered
+
+
+def _is_call(block: Any) -> bool:
+    return isinstance(block, Mapping) and block.get("type") in _CALL_BLOCKS
 
 
 def _context(before: list[dict[str, Any]], last: dict[str, Any], scope: CacheScope) -> tuple[Any, ...]:

@@ -30,6 +30,13 @@ from tests.conftest import ServerFactory, kill_server
 NODE = ("__pregel_ns_writes", "m.f", "f")
 
 
+PATIENT: Any = {
+    # Nothing here may depend on how fast a machine is.
+    "settings": all_settings.Cache(lookup_deadline_ms=60_000, update_deadline_ms=60_000),
+    "redis": all_settings.Redis(deadline_ms=60_000),
+}
+
+
 @dataclass
 class Both:
     """A NodeCache whose verbs are called in one colour."""
@@ -73,7 +80,7 @@ def loop() -> Iterator[Loop]:
 
 @pytest.fixture(params=["blocking", "awaiting"])
 def cache(request: pytest.FixtureRequest, redis_url: str, loop: Loop) -> Iterator[Both]:
-    made = NodeCache(redis_url, principal=str(uuid4()))
+    made = NodeCache(redis_url, principal=str(uuid4()), **PATIENT)
     yield Both(made, loop if request.param == "awaiting" else None)
     loop.wait(made.aclose())
 
@@ -86,7 +93,7 @@ def test_what_was_set_is_given_with_its_type(cache: Both) -> None:
 
 
 def test_the_other_colour_reads_what_one_wrote(redis_url: str, loop: Loop) -> None:
-    cache = NodeCache(redis_url, principal=str(uuid4()))
+    cache = NodeCache(redis_url, principal=str(uuid4()), **PATIENT)
     cache.set({(NODE, "k"): (1, None)})
     assert loop.wait(cache.aget([(NODE, "k")])) == {(NODE, "k"): 1}
     loop.wait(cache.aclear())
@@ -167,7 +174,7 @@ steps = st.lists(
 def test_it_behaves_as_langgraphs_own_whatever_namespaces_and_keys_hold(
     redis_url: str, steps: list[tuple[str, Any]], asked: list[FullKey]
 ) -> None:
-    ours, theirs = NodeCache(redis_url, principal=str(uuid4())), InMemoryCache[Any]()
+    ours, theirs = NodeCache(redis_url, principal=str(uuid4()), **PATIENT), InMemoryCache[Any]()
     seen = dict.fromkeys(asked)
     for verb, given_ in steps:
         getattr(ours, verb)(given_)
@@ -183,7 +190,7 @@ def test_without_redis_nothing_is_found_nothing_is_raised_and_clear_says_so(
     loop: Loop, redis_server: ServerFactory
 ) -> None:
     server = redis_server(modules=False)
-    settings = all_settings.Cache(pause_ms=60_000)
+    settings = all_settings.Cache(pause_ms=600_000, lookup_deadline_ms=60_000, update_deadline_ms=60_000)
     for colour in (None, loop):
         cache = Both(NodeCache(server.url, settings=settings, redis=all_settings.Redis(retries_max=0)), colour)
         cache.set({(NODE, "k"): (1, None)})
@@ -233,7 +240,7 @@ async def test_a_graph_skips_a_node_that_was_given_the_same_and_again_after_clea
     builder.add_node("square", square, cache_policy=CachePolicy(ttl=60))
     builder.add_edge(START, "square")
     builder.add_edge("square", END)
-    async with NodeCache.from_conn_string(redis_url, principal=str(uuid4())) as cache:
+    async with NodeCache.from_conn_string(redis_url, principal=str(uuid4()), **PATIENT) as cache:
         graph = builder.compile(cache=cache)
         start: Any = {"x": 3}
         assert graph.invoke(start) == {"x": 3, "y": 9}

@@ -53,7 +53,7 @@ SHARED_MOVES = {
 SHAPES = {
     "aof_watch",
     *("words", "serde", "fingerprints", "messages", "replies", "expiry", "clones"),
-    *("vector_fields", "cache_records", "cache_prompts", "cache_answers"),
+    *("vector_fields", "cache_records", "cache_prompts", "cache_answers", "cached_messages", "langchain_prompts"),
     *("guard_english", "guard_russian"),
     *("memory_items", "transfer_lines", "memory_filters", "fact_items"),
     *("pointer_values", "pointer_cuts", "pointer_tables", "pointer_objects", "pointer_media", "pointer_decoding"),
