@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rtmem.cache import AsyncSemanticCache, CacheScope, SemanticCache
     from rtmem.checkpoint import AsyncRedisSaver, AsyncShallowRedisSaver, RedisSaver, ShallowRedisSaver
     from rtmem.errors import RtmemError
     from rtmem.memory import AsyncMemory, Memory
@@ -20,12 +21,15 @@ __all__ = [
     "AsyncPointers",
     "AsyncRedisSaver",
     "AsyncRedisStore",
+    "AsyncSemanticCache",
     "AsyncShallowRedisSaver",
+    "CacheScope",
     "Memory",
     "Pointers",
     "RedisSaver",
     "RedisStore",
     "RtmemError",
+    "SemanticCache",
     "Settings",
     "ShallowRedisSaver",
     "__version__",
@@ -37,12 +41,15 @@ _HOME = {
     "AsyncRedisSaver": "rtmem.checkpoint",
     "AsyncRedisStore": "rtmem.store",
     "AsyncShallowRedisSaver": "rtmem.checkpoint",
+    "AsyncSemanticCache": "rtmem.cache",
+    "CacheScope": "rtmem.cache",
     "Memory": "rtmem.memory",
     "RedisSaver": "rtmem.checkpoint",
     "RedisStore": "rtmem.store",
     "ShallowRedisSaver": "rtmem.checkpoint",
     "Pointers": "rtmem.pointers",
     "RtmemError": "rtmem.errors",
+    "SemanticCache": "rtmem.cache",
     "Settings": "rtmem.settings",
 }
 
