@@ -125,16 +125,24 @@ def namespaces(index: Index, clauses: str) -> Steps[list[bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """What several queries lead to, each with its own scores."""
+    """What a search by words and one by a vector lead to, each with scores of its own, best first."""
 
-    scores: list[list[tuple[bytes, float]]]  # of each query: id, and what the engine gave it, best first
-    rows: dict[bytes, list[bytes]]  # id -> v, created, u, ns, k
+    texts: list[tuple[bytes, float]]  # id and BM25
+    vectors: list[tuple[bytes, float]]  # id and cosine
+    rows: dict[bytes, Sequence[bytes]]  # id -> v, created, u, ns, k, id; of those that `most` asks for, and that live
+    has_more: bool  # either was cut at the window
 
 
-def side_by_side(index: Index, words: TextQuery | None, vector: tuple[str, bytes] | None, window: int) -> Steps[Lists]:
+def side_by_side(
+    index: Index, words: TextQuery | None, vector: tuple[str, bytes] | None, window: int, most: int
+) -> Steps[Lists]:
     """The best of two queries: of one by words, and of one by a vector below some clauses; either may be None.
 
-    Redis: 1 round trip, FCALL rtmem_v1_memories_rank. Nobody's ttl is refreshed.
+    Args:
+        window: ids and scores of so many of each.
+        most: and the rows of what can be among so many, in whatever ranking of all.
+
+    Redis: 1 round trip, FCALL rtmem_v1_memories_side_by_side. Nobody's ttl is refreshed.
     """
     asked: list[Argument] = []
     if words is not None:
@@ -148,14 +156,20 @@ def side_by_side(index: Index, words: TextQuery | None, vector: tuple[str, bytes
 
     def ask() -> Steps[list[Any]]:
         due = index.state.is_due()
-        args: list[Argument] = [index.fingerprint if vector is not None else "", int(due), *asked]
-        found: list[Any] = yield from call("rtmem_v1_memories_rank", [index.alias], args)
+        args: list[Argument] = [index.fingerprint if vector is not None else "", int(due), window, most, *asked]
+        found: list[Any] = yield from call("rtmem_v1_memories_side_by_side", [index.alias], args)
         vector_index.note_ready(index, due, found[0])
         return found
 
-    _, lists, rows = yield from vector_index.with_index(index, ask)
-    scores = [[(each[n], float(each[n + 1])) for n in range(0, len(each), 2)] for each in lists]
-    return Lists(scores, {row[0]: row[1:] for row in rows})
+    _, more, lists, rows = yield from vector_index.with_index(index, ask)
+    texts, vectors = [] if words is None else _pairs(lists[0]), [] if vector is None else _pairs(lists[-1])
+    if words is not None:
+        texts = [(key, words.bm25(score)) for key, score in texts]
+    return Lists(texts, [(key, 1.0 - distance) for key, distance in vectors], {row[5]: row for row in rows}, bool(more))
+
+
+def _pairs(reply: Sequence[bytes]) -> list[tuple[bytes, float]]:
+    return list(zip(reply[::2], map(float, reply[1::2]), strict=True))
 
 
 def unembedded(index: Index, clauses: str, most: int) -> Query:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
-import msgspec
 from langgraph.store.base import SearchItem, SearchOp
+from msgspec.structs import replace
 
 from rtmem.operations import retrieval, text_query
 from rtmem.operations.functions import calls
 from rtmem.operations.memory_filters import as_path, at_path, narrow
 from rtmem.operations.memory_items import ttl_ms, write_namespace
-from rtmem.operations.memory_queries import in_order, scope_clause, side_by_side
+from rtmem.operations.memory_queries import Lists, in_order, scope_clause, side_by_side
 from rtmem.operations.memory_scope import MemoryScope
 from rtmem.operations.memory_search import Pages, SearchResults, Wanted, fitting, search
 from rtmem.operations.retrieval import Candidate
+from rtmem.settings import Retrieval
 from rtmem.steps import Steps
 
 _GROWTH: Final = 4
+
+_Fits: TypeAlias = Callable[[Sequence[bytes]], SearchItem | None]
 
 
 def hybrid(scope: MemoryScope, op: SearchOp, vector: bytes | None) -> Steps[SearchResults]:
@@ -30,46 +33,50 @@ def hybrid(scope: MemoryScope, op: SearchOp, vector: bytes | None) -> Steps[Sear
 
     Raises as memory_search.search. The score is that of `retrieval.rank`, 0..1, by relevance alone.
 
-    Redis: 1 round trip, FCALL rtmem_v1_memories_rank. 1 more to begin ttls anew, where items have one; and more where
-        more items are asked for than either search finds, or where the server cannot decide a filter.
+    Redis: 1 round trip, FCALL rtmem_v1_memories_side_by_side. 1 more to begin ttls anew, where items have one, and 1
+        where one expires meanwhile; and more where more items are asked for than either search finds, or where the
+        server cannot decide a filter.
     """
     wanted = Wanted(op.offset, op.limit)
     needed = op.offset + op.limit
     narrowed = narrow(op.filter, scope.settings.numbers)
     clauses = f"{scope_clause(scope.principal, op.namespace_prefix)} {narrowed.query}".rstrip()
-    settings = msgspec.structs.replace(scope.retrieval, relevance_weight=1.0, recency_weight=0.0, importance_weight=0.0)
-    words = text_query.query(op.query or "", clauses, words_max=settings.words_max)
+    words = text_query.query(op.query or "", clauses, words_max=scope.retrieval.words_max)
     if not wanted.limit or (words is None and vector is None):
         return (yield from search(scope, op, vector))
     fits = fitting(scope, op)
-    window = max(settings.window, needed)
+    window = max(scope.retrieval.window, needed)
+    # Where values tell what fits, or who stands beside whom, all of them are needed before anything can be ranked.
+    most = needed if narrowed.whole and not _has_places(scope) else window
     while True:
-        lists = yield from side_by_side(scope.index, words, None if vector is None else (clauses, vector), window)
-        items = {key: item for key, row in lists.rows.items() if (item := fits([key, b"", *row])) is not None}
-        scores = [
-            [(_candidate(scope, key, items[key]), each) for key, each in found if key in items]
-            for found in lists.scores
-        ]
-        texts = [] if words is None else [(each, words.bm25(score)) for each, score in scores.pop(0)]
-        vectors = [(each, 1.0 - distance) for each, distance in scores.pop(0)] if scores else []
-        sized = msgspec.structs.replace(settings, window=window)
-        hits = retrieval.rank(texts, vectors, 0, sized, hits_max=needed)
-        if narrowed.whole or len(hits) >= needed or all(len(found) < window for found in lists.scores):
+        found = yield from side_by_side(scope.index, words, None if vector is None else (clauses, vector), window, most)
+        settings = scope.retrieval if window == scope.retrieval.window else replace(scope.retrieval, window=window)
+        if most < window:
+            hits = retrieval.rank_scores(found.texts, found.vectors, settings, hits_max=needed)
+            items = _items(fits, found, [key for key, _ in hits])
+            if len(items) < len(hits):  # the time of one is over, and the index does not know yet
+                most = window
+                continue
+        else:
+            items = _items(fits, found, found.rows)
+            hits = _ranked(scope, found, items, settings, hits_max=needed)
+        if narrowed.whole or len(hits) >= needed or not found.has_more:
             break
         window *= _GROWTH
+        most = window
     results = SearchResults()
-    for hit in hits[op.offset :]:
-        item = items[hit.candidate.id.encode()]
-        item.score = hit.score
+    for key, score in hits[op.offset :]:
+        item = items[key]
+        item.score = score
         results.append(item)
     if op.refresh_ttl:
-        keys = [hit.candidate.id.encode() for hit in hits[op.offset :]]
-        yield from calls([("FCALL", "rtmem_v1_memories_touch", 1, key) for key in keys if ttl_ms(lists.rows[key][2])])
+        lasting = [key for key, _ in hits[op.offset :] if ttl_ms(found.rows[key][2])]
+        yield from calls([("FCALL", "rtmem_v1_memories_touch", 1, key) for key in lasting])
     if len(hits) < needed:
         others = Pages(
             scope,
             lambda most: [in_order(scope.index, clauses, most)],
-            _unlike(fits, {hit.candidate.id.encode() for hit in hits}),
+            _unlike(fits, {key for key, _ in hits}),
             Wanted(max(op.offset - len(hits), 0), op.limit - len(results)),
             with_vectors=False,
         )
@@ -78,18 +85,46 @@ def hybrid(scope: MemoryScope, op: SearchOp, vector: bytes | None) -> Steps[Sear
     return results
 
 
+def _items(fits: _Fits, found: Lists, keys: Iterable[bytes]) -> dict[bytes, SearchItem]:
+    """The items under these keys that are there and fit."""
+    items = {}
+    for key in keys:
+        row = found.rows.get(key)
+        item = None if row is None else fits((key, b"", *row))
+        if item is not None:
+            items[key] = item
+    return items
+
+
+def _ranked(
+    scope: MemoryScope, found: Lists, items: Mapping[bytes, SearchItem], settings: Retrieval, *, hits_max: int
+) -> list[tuple[bytes, float]]:
+    """Keys and scores of the best of `items`, which may stand beside each other."""
+    settings = replace(settings, relevance_weight=1.0, recency_weight=0.0, importance_weight=0.0)
+    candidates = {key: _candidate(scope, key, item) for key, item in items.items()}
+    texts, vectors = (
+        [(candidates[key], score) for key, score in scores if key in candidates]
+        for scores in (found.texts, found.vectors)
+    )
+    hits = retrieval.rank(texts, vectors, 0, settings, hits_max=hits_max)
+    return [(hit.candidate.id.encode(), hit.score) for hit in hits]
+
+
+def _has_places(scope: MemoryScope) -> bool:
+    """Whether values tell who stands beside whom."""
+    return bool(scope.settings.thread and scope.settings.position)
+
+
 def _candidate(scope: MemoryScope, key: bytes, item: SearchItem) -> Candidate:
     """An item as ranking sees it, with its place in a thread where the settings say where that is told."""
-    wanted = scope.settings
-    if wanted.thread and wanted.position:
-        thread, position = (at_path(item.value, as_path(path)) for path in (wanted.thread, wanted.position))
+    if _has_places(scope):
+        wanted = (scope.settings.thread, scope.settings.position)
+        thread, position = (at_path(item.value, as_path(path)) for path in wanted)
         if isinstance(thread, str) and type(position) is int:
             # The same thread in another namespace is another one.
             return Candidate(key.decode(), "", thread=write_namespace(thread, item.namespace), position=position)
     return Candidate(key.decode(), "")
 
 
-def _unlike(
-    fits: Callable[[Sequence[bytes]], SearchItem | None], found: set[bytes]
-) -> Callable[[Sequence[bytes]], SearchItem | None]:
+def _unlike(fits: _Fits, found: set[bytes]) -> _Fits:
     return lambda row: None if row[0] in found else fits(row)

@@ -45,6 +45,16 @@ def test_an_item_ends_with_all_its_vectors(lazy_stores: Stores) -> None:
             assert read()
 
 
+def test_an_expired_item_takes_no_place_in_a_ranking(lazy_stores: Stores) -> None:
+    with lazy_stores.open(index={"embed": Letters(), "fields": ["text"]}, ranking="hybrid") as store:
+        for n in range(12):
+            store.put(NS, f"{n}", {"text": f"zebra {'abc' * n}"}, ttl=1 / MINUTE_MS if n < 6 else None)
+        time.sleep(0.002)
+        found = store.search(NS, query="zebra", limit=2)
+        assert [item.key for item in found] == ["6", "7"]
+        assert found[0].score == pytest.approx(1.0)
+
+
 def test_an_expired_item_leaves_no_gap_in_a_page(lazy_stores: Stores) -> None:
     for options, keys in (
         ({"limit": 2}, "67"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 from langgraph.store.base import PutOp
 
 from rtmem.errors import ConfigError
-from rtmem.settings import Store
+from rtmem.settings import Retrieval, Store
 from tests.embedders import Letters
 from tests.store.colours import AnyStore, Meter, Stores
 
@@ -51,6 +53,46 @@ def test_hybrid_search_is_one_round_trip_and_pages_do_not_repeat(hybrid: AnyStor
     assert sorted(keys) == sorted([*TEXTS, "bare"])
     assert keys[-1] == "bare"
     assert pages[2][0].score is None
+
+
+@pytest.mark.parametrize("fusion", ["linear", "rrf"])
+@pytest.mark.parametrize("vector_weight", [0.0, 0.4, 1.0])
+def test_the_best_are_the_best_of_all_that_both_searches_found(
+    stores: Stores, fusion: Literal["linear", "rrf"], vector_weight: float
+) -> None:
+    source = random.Random(5)
+    words = [
+        "cat",
+        "dog",
+        "zebra",
+        "bread",
+        "act",
+        "god",
+        "tac",
+        "beard",
+        "bared",
+        "brat",
+        "bat",
+        "tab",
+        "abet",
+        "beat",
+    ]
+    retrieval = Retrieval(fusion=fusion, vector_weight=vector_weight, window=20)
+    options = {"index": {"embed": Letters(), "fields": ["parts[*]"]}, "ranking": "hybrid", "retrieval": retrieval}
+    with stores.open(**options) as store:
+        parts = [[" ".join(source.choices(words, k=5)) for _ in range(source.randint(1, 3))] for _ in range(60)]
+        store.batch([PutOp(NS, f"{n}", {"parts": texts}) for n, texts in enumerate(parts)])
+        meter = Meter(store)
+        for query in ("cat", "dog bread", "zebra bread", "nothing", "cat dog zebra"):
+            # A whole window is ranked with all rows before it; of less, only those that may be among it are brought.
+            whole = [(item.key, item.score) for item in store.search(NS, query=query, limit=20)]
+            assert len(whole) == 20
+            for limit in (1, 3, 10, 19):
+                meter.take()
+                best = [(item.key, item.score) for item in store.search(NS, query=query, limit=limit)]
+                assert best == whole[:limit], (query, limit)
+                if vector_weight == 0.4 and best[-1][1] is not None:  # no weight leaves ties; without a score: more
+                    assert meter.take() == 1, (query, limit)
 
 
 def test_filters_hold_in_hybrid_search_too(hybrid: AnyStore) -> None:

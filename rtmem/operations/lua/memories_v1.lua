@@ -167,6 +167,8 @@ end
 
 -- Reading -------------------------------------------------------------------
 
+local PLACE = {'ns', 'k'}
+
 -- {v, created, u} of an item that lives, or nil; with `refresh` its time begins anew.
 local function read(key, refresh, fields)
   local row = redis.call('HMGET', key, 'v', 'created', 'u', unpack(fields))
@@ -264,29 +266,49 @@ local function find(keys, argv)
 end
 
 -- Runs queries side by side, for a ranking that is made of all their answers.
+-- What only one of them finds, and finds behind `most` others, cannot rank before these, whatever the weights. So of an
+-- item only its score is told, unless it stands before, or beside the last of them, or several queries find it: of the
+-- 85 items of two windows of 50, 28 are told whole for a `most` of 10.
 -- KEYS 1 rtmem:memory
--- ARGV 1 fingerprint, or '' without vectors  2 '1' to say whether the index is ready
+-- ARGV 1 fingerprint, or '' without vectors  2 '1' to say whether the index is ready  3 window of each query  4 most
 --      then 'words' or 'vectors', n, the n words of a query without FT.SEARCH; ...
--- Replies {1 if ready or '' if not asked, {{id, score, id, score...}, ...}, {{id, v, created, u, ns, k}, ...}}
-local function rank(keys, argv)
+-- Replies {1 if ready or '' if not asked, 1 if a query filled its window, {{id, score, id, score...}, ...},
+--          {{v, created, u, ns, k, id}, ...}}
+local function side_by_side(keys, argv)
   if argv[1] ~= '' then check_embedder(keys[1], argv[1]) end
-  local lists, rows, seen, at = {}, {}, {}, 3
+  local window, lists, finders, more, at = tonumber(argv[3]), {}, {}, 0, 5
   while at <= #argv do
-    local words = tonumber(argv[at + 1])
-    local reply, list = redis.call('FT.SEARCH', unpack(argv, at + 2, at + 1 + words)), {}
+    local words, with_vectors = tonumber(argv[at + 1]), argv[at] == 'vectors'
+    local reply = redis.call('FT.SEARCH', unpack(argv, at + 2, at + 1 + words))
+    local list, length, seen = {}, 0, {}
     for n = 2, #reply, 2 do
-      local id, score = reply[n]:match('^(.-})') or reply[n], reply[n + 1]
-      list[n - 1], list[n] = id, argv[at] == 'vectors' and score[2] or score
+      local id = reply[n]
+      if id:byte(-1) ~= 125 then id = id:match('^(.-})') or id end -- no } at the end: a side document
       if not seen[id] then
-        seen[id] = true
-        local row = read(id, false, {'ns', 'k'})
-        if row then rows[#rows + 1] = {id, unpack(row, 1, 5)} end
+        seen[id], finders[id] = true, (finders[id] or 0) + 1
+        list[length + 1], list[length + 2] = id, with_vectors and reply[n + 1][2] or reply[n + 1]
+        length = length + 2
       end
     end
+    if #reply > 2 * window then more = 1 end
     lists[#lists + 1] = list
     at = at + 2 + words
   end
-  return {argv[2] == '1' and is_ready(look_at(keys[1])) or '', lists, rows}
+  local last, rows, told = 2 * tonumber(argv[4]), {}, {}
+  for _, list in ipairs(lists) do
+    for n = 1, #list, 2 do
+      local id = list[n]
+      if not told[id] and (n < last or finders[id] > 1 or list[n + 1] == list[last]) then
+        told[id] = true
+        local row = read(id, false, PLACE)
+        if row then
+          row[6] = id
+          rows[#rows + 1] = row
+        end
+      end
+    end
+  end
+  return {argv[2] == '1' and is_ready(look_at(keys[1])) or '', more, lists, rows}
 end
 
 -- All namespaces that a query leads to, without repetition.
@@ -351,7 +373,9 @@ redis.register_function{function_name = 'rtmem_v1_memories_namespaces', callback
 -- Freeing, and reading, must work when Redis is full.
 redis.register_function{function_name = 'rtmem_v1_memories_setup', callback = setup, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_memories_find', callback = find, flags = {'allow-oom'}}
-redis.register_function{function_name = 'rtmem_v1_memories_rank', callback = rank, flags = {'no-writes'}}
+redis.register_function{
+  function_name = 'rtmem_v1_memories_side_by_side', callback = side_by_side, flags = {'no-writes'}
+}
 redis.register_function{function_name = 'rtmem_v1_memories_get', callback = get, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_memories_touch', callback = touch, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_memories_delete', callback = delete, flags = {'allow-oom'}}

@@ -35,7 +35,9 @@ def _options(index: Any) -> dict[str, Any]:
     if index is not None:
         fields = index.get("fields") or index.get("text_fields")
         kept = {"embed": index["embed"], "dims": index["dims"], "fields": fields}
-    return {"index": kept, "principal": f"suite-{next(_numbers)}"}
+    # One of their tests asks for thousands of things at once, the last of which waits for all others.
+    patient = {"deadline_ms": 120_000}
+    return {"index": kept, "principal": f"suite-{next(_numbers)}", "connection_args": patient}
 
 
 class _NoSweeper:
