@@ -38,8 +38,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote_from_bytes, unquote
 
 from rtmem.errors import IdTooLongError, InvalidRequestError
@@ -146,13 +147,51 @@ class NodeKeys:
         return f"{self.namespace_id(namespace)}:{sha256(escape(key).encode('ascii')).hexdigest()[:32]}"
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A namespace of a principal, as long-term memory writes it."""
+
+    path: str  # owner/label/label, each escaped
+    tags: tuple[str, ...]  # the scope tag of every prefix, the empty one first
+    hashed: Any  # SHA-256 of what the keys of its items are made of, but for the key that was given
+
+    def key_hash(self, key: str) -> str:
+        """128 bits of SHA-256 over (depth, principal, labels, key), each escaped: no two paths are written alike."""
+        whole = self.hashed.copy()
+        whole.update(escape(key).encode("ascii"))
+        digest: str = whole.hexdigest()
+        return digest[:32]
+
+
+def place_of(principal: str, namespace: Sequence[str]) -> Place:
+    """The place of a namespace. Remembered, for a program has few namespaces at a time and a put needs all of it."""
+    labels = tuple(namespace)
+    if len(labels) <= _LABELS_MAX and len(principal) + sum(map(len, labels)) <= _CHARACTERS_MAX:
+        return _remembered_place(principal, labels)
+    return _place(principal, labels)
+
+
+def _place(principal: str, labels: tuple[str, ...]) -> Place:
+    owner, *escaped = map(escape, (principal, *labels))
+    whole = sha256(owner.encode("ascii"))
+    tags = [whole.hexdigest()[:32]]
+    for label in escaped:
+        whole.update(b"/" + label.encode("ascii"))
+        tags.append(whole.hexdigest()[:32])
+    path = "/".join((owner, *escaped))
+    return Place(path, tuple(tags), sha256(f"{len(labels)}/{path}/".encode("ascii")))
+
+
+_LABELS_MAX, _CHARACTERS_MAX = 16, 512  # of a namespace that is remembered; 1,024 of them take 6 MB at most
+_remembered_place = lru_cache(maxsize=1024)(_place)
+
+
 def scope_tag(principal: str, path: Sequence[str]) -> str:
     """What stands in the index for everything of `principal` whose namespace begins with `path`: 128 bits, as hex.
 
     Neither a principal nor a label reaches a query, so none can mean anything there.
     """
-    text = "/".join((escape(principal), *map(escape, path)))
-    return sha256(text.encode("ascii")).hexdigest()[:32]
+    return place_of(principal, path).tags[-1]
 
 
 def fact_scope_tag(kind: str, name: str) -> str:
@@ -161,14 +200,9 @@ def fact_scope_tag(kind: str, name: str) -> str:
     return sha256(f"fact:{kind}/{escape(name)}".encode("ascii")).hexdigest()[:32]
 
 
-def scope_tags(principal: str, namespace: Sequence[str]) -> list[str]:
+def scope_tags(principal: str, namespace: Sequence[str]) -> tuple[str, ...]:
     """The scope tags of every prefix of a namespace, the empty one first."""
-    whole = sha256(escape(principal).encode("ascii"))
-    tags = [whole.hexdigest()[:32]]
-    for label in namespace:
-        whole.update(b"/" + escape(label).encode("ascii"))
-        tags.append(whole.hexdigest()[:32])
-    return tags
+    return place_of(principal, namespace).tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +226,7 @@ class Keys:
 
     def memory(self, principal: str, namespace: Sequence[str], key: str) -> str:
         """Key of an item of long-term memory. By a hash, because namespaces and keys have no limit in LangGraph."""
-        # 128 bits of SHA-256 over (depth, principal, labels, key), each escaped: no two paths are written alike.
-        path = "/".join((str(len(namespace)), escape(principal), *map(escape, namespace), escape(key)))
-        return f"{self.memories}{{{sha256(path.encode('ascii')).hexdigest()[:32]}}}"
+        return f"{self.memories}{{{place_of(principal, namespace).key_hash(key)}}}"
 
     def cache(self, principal: str) -> CacheKeys:
         """Keys of the cached answers of `principal`. Raises IdTooLongError."""

@@ -59,29 +59,30 @@ def batch(scope: MemoryScope, ops: Iterable[Op]) -> Steps[list[Result]]:
     """
     asked = list(ops)
     puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
-    for op in asked:
+    gets: dict[int, GetOp] = {}
+    finds: dict[int, SearchOp | ListNamespacesOp] = {}
+    for n, op in enumerate(asked):
         validate_op_namespace(op)
-        if isinstance(op, SearchOp) and not isinstance(op.query, str | None):
-            raise QueryError(f"query is a {type(op.query).__name__}: a string")
         if isinstance(op, PutOp):
             puts[op.namespace, op.key] = op
-        elif not isinstance(op, GetOp | SearchOp | ListNamespacesOp):
+        elif isinstance(op, GetOp):
+            gets[n] = op
+        elif isinstance(op, SearchOp | ListNamespacesOp):
+            finds[n] = op
+            if isinstance(op, SearchOp) and not isinstance(op.query, str | None):
+                raise QueryError(f"query is a {type(op.query).__name__}: a string")
+        else:
             raise InvalidRequestError(f"a batch takes LangGraph's operations, not {type(op).__name__}")
     drafts = [_draft(scope, op) for op in puts.values()]
-    query_vectors = yield from _embed_queries(scope, [op for op in asked if isinstance(op, SearchOp)])
+    query_vectors = yield from _embed_queries(scope, finds.values())
     yield from _embed_drafts(scope, drafts)
 
     results: list[Result] = [None] * len(asked)
-    gets = {n: op for n, op in enumerate(asked) if isinstance(op, GetOp)}
-    finds: dict[int, Callable[[], Steps[Any]]] = {
-        n: _finder(scope, op, query_vectors)
-        for n, op in enumerate(asked)
-        if isinstance(op, SearchOp | ListNamespacesOp)
-    }
     if finds:
         yield from vector_index.ensure(scope.index)
-        finds |= {n: _getter(scope, op) for n, op in gets.items()}
-        for n, result in zip(finds, (yield from _together(list(finds.values()))), strict=True):
+        readers = {n: _finder(scope, op, query_vectors) for n, op in finds.items()}
+        readers |= {n: _getter(scope, op) for n, op in gets.items()}
+        for n, result in zip(readers, (yield from _together(list(readers.values()))), strict=True):
             results[n] = result
         gets = {}
     if drafts and not scope.index.state.known:
@@ -208,9 +209,9 @@ def _ttl_ms(minutes: float | None) -> int:
     return min(max(1, round(min(minutes, 1e12) * 60_000)), _TTL_MS_MAX)
 
 
-def _embed_queries(scope: MemoryScope, ops: Sequence[SearchOp]) -> Steps[dict[str, bytes]]:
-    texts = tuple(dict.fromkeys(op.query for op in ops if op.query)) if scope.embedder is not None else ()
-    if not texts:
+def _embed_queries(scope: MemoryScope, ops: Iterable[SearchOp | ListNamespacesOp]) -> Steps[dict[str, bytes]]:
+    texts = tuple(dict.fromkeys(op.query for op in ops if isinstance(op, SearchOp) and op.query))
+    if not texts or scope.embedder is None:
         return {}
     try:
         vectors = yield Embed(texts, "query")
@@ -232,8 +233,7 @@ def _embed_drafts(scope: MemoryScope, drafts: Sequence[_Draft]) -> Steps[None]:
             draft.vectors = None if draft.texts else []
         return
     for draft in drafts:
-        # A vector without length has no direction, so nothing is near it.
-        draft.vectors = [vectors[text].tobytes() for text in draft.texts if vectors[text].any()]
+        draft.vectors = memory_vectors.with_direction([vectors[text] for text in draft.texts])
 
 
 def _put(scope: MemoryScope, draft: _Draft) -> Command:

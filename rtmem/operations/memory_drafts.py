@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rtmem.keys import scope_tags
+from rtmem.keys import place_of
 from rtmem.operations.memory_filters import told_of
-from rtmem.operations.memory_items import SEPARATOR, encode_key, write_namespace, write_paths
+from rtmem.operations.memory_items import SEPARATOR, encode_key, write_paths
 from rtmem.steps import Argument
 
 
@@ -25,12 +25,13 @@ def item_fields(
         stored: `value`, serialised. paths: what of it is embedded, if the item has to say so.
     """
     told = told_of(value)
-    common: list[Argument] = ["scope", SEPARATOR.join(scope_tags(principal, namespace))]
+    place = place_of(principal, namespace)
+    common: list[Argument] = ["scope", SEPARATOR.join(place.tags)]
     if told.equalities:
         common += ["eq", SEPARATOR.join(told.equalities)]
     for name, number in told.numbers.items():
         common += [name, number]
-    own: list[Argument] = ["ns", write_namespace(principal, namespace), "k", encode_key(key), "v", stored]
+    own: list[Argument] = ["ns", place.path, "k", encode_key(key), "v", stored]
     if paths is not None:
         own += ["ix", write_paths(paths)]
     return common, own

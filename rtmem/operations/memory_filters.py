@@ -26,6 +26,7 @@ _NUMBER_CHARACTERS_MAX: Final = 32
 _INTEGER_BITS_MAX: Final = 1_024
 _NUMBER_MAX: Final = 1.7976931348623157e308
 _DEPTH_MAX: Final = 32
+_SCALARS: Final = (str, int, float)
 _PLAIN_FIELD: Final = re.compile(r"n_[a-z][a-z0-9]*(_{1,2}[a-z0-9]+)*")
 _RANGES: Final = ("$gt", "$gte", "$lt", "$lte")
 OPERATORS: Final = ("$eq", "$ne", "$in", *_RANGES)
@@ -47,12 +48,15 @@ def equality_tag(path: Path, scalar: Any) -> str | None:
         text = f"n{int(scalar) if scalar == int(scalar) else float(scalar)!r}"
     else:
         return None
-    return blake2b((_written(path) + text).encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
+    hashed = _hashed(path).copy()
+    hashed.update(text.encode("utf-8", "surrogatepass"))
+    digest: str = hashed.hexdigest()
+    return digest
 
 
 @lru_cache(maxsize=4096)
-def _written(path: Path) -> str:
-    return "/".join((*map(escape, path), "", ""))
+def _hashed(path: Path) -> Any:
+    return blake2b("/".join((*map(escape, path), "", "")).encode("ascii"), digest_size=10)
 
 
 @lru_cache(maxsize=4096)
@@ -79,7 +83,10 @@ def at_path(value: Any, path: Path) -> Any:
 
 def as_number(value: Any) -> float | None:
     """What range filters compare: `float(value)` where there is one."""
-    if isinstance(value, str) and len(value) > _NUMBER_CHARACTERS_MAX:
+    # Most texts are words, and float() raises for them: 1 us. What it takes begins with a letter if it is inf or nan.
+    if isinstance(value, str) and (
+        len(value) > _NUMBER_CHARACTERS_MAX or (value[:1].isalpha() and value[0] not in "iInN")
+    ):
         return None
     try:
         number = float(value)
@@ -99,25 +106,24 @@ class Told:
 def told_of(value: Mapping[str, Any]) -> Told:
     """The scalars of a value, also those of mappings inside it. Lists are compared as a whole, so not by the server."""
     told = Told([], {})
-    for path, scalar in _scalars(value, ()):
-        tag = equality_tag(path, scalar)
-        if tag is not None:
-            told.equalities.append(tag)
-        number = as_number(scalar)
-        if number is not None:
-            told.numbers[number_field(path)] = repr(max(-_NUMBER_MAX, min(_NUMBER_MAX, number)))
+    _tell(told, value, ())
     return told
 
 
-def _scalars(value: Mapping[Any, Any], path: Path) -> Iterator[tuple[Path, Any]]:
+def _tell(told: Told, value: Mapping[Any, Any], above: Path) -> None:
     for name, inner in value.items():
         if not isinstance(name, str):
             continue  # no filter can name it
-        if isinstance(inner, Mapping):
-            if len(path) < _DEPTH_MAX:
-                yield from _scalars(inner, (*path, name))
-        elif isinstance(inner, str | int | float):
-            yield (*path, name), inner
+        if isinstance(inner, _SCALARS):
+            path = (*above, name)
+            tag = equality_tag(path, inner)
+            if tag is not None:
+                told.equalities.append(tag)
+            number = as_number(inner)
+            if number is not None:
+                told.numbers[number_field(path)] = repr(max(-_NUMBER_MAX, min(_NUMBER_MAX, number)))
+        elif isinstance(inner, Mapping) and len(above) < _DEPTH_MAX:
+            _tell(told, inner, (*above, name))
 
 
 @dataclass(frozen=True, slots=True)

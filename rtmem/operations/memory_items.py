@@ -11,7 +11,7 @@ import msgspec
 from langgraph.store.base import Item, SearchItem, get_text_at_path, tokenize_path
 
 from rtmem.errors import CorruptRecordError, InvalidRequestError, TooLargeError
-from rtmem.keys import escape, unescape
+from rtmem.keys import place_of, unescape
 from rtmem.operations.serde import Serde
 
 Namespace = tuple[str, ...]
@@ -29,7 +29,7 @@ _PAYLOAD_MIN: Final = 3  # v, created, u
 
 def write_namespace(principal: str, namespace: Sequence[str]) -> str:
     """Owner and labels as one string, from which both can be read."""
-    return "/".join((escape(principal), *map(escape, namespace)))
+    return place_of(principal, namespace).path
 
 
 def read_namespace(stored: bytes) -> tuple[str, Namespace]:
@@ -45,6 +45,9 @@ def _read(stored: bytes) -> tuple[str, Namespace]:
 _read_short = lru_cache(maxsize=4096)(_read)  # the items of a search have few
 
 
+_tokens = lru_cache(maxsize=1024)(tokenize_path)  # 1 us; nobody changes the list
+
+
 def texts_of(value: Mapping[str, Any], paths: Iterable[str]) -> list[str]:
     """The texts of a value that are embedded, each with a vector of its own; equal ones once.
 
@@ -53,7 +56,7 @@ def texts_of(value: Mapping[str, Any], paths: Iterable[str]) -> list[str]:
     texts: list[str] = []
     for path in paths:
         try:
-            texts += get_text_at_path(value, path if path == WHOLE else tokenize_path(path))
+            texts += get_text_at_path(value, path if path == WHOLE else _tokens(path))
         except (TypeError, ValueError, RecursionError) as exc:
             raise InvalidRequestError(
                 f"the value at {path!r} cannot be written as JSON to be embedded ({exc}): name the fields to embed, or "
