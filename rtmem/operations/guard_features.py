@@ -7,25 +7,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from rtmem.operations.guard_lexicon import Kind, Word, words_of
-from rtmem.operations.guard_tokens import AUXILIARIES, Token, plain, tokens
+from rtmem.operations.guard_lexicon import AUXILIARY, EMPHATIC, Kind, Word
+from rtmem.operations.guard_reading import Token
+from rtmem.operations.guard_tokens import plain, tokens
 
 _TEXTS_MAX: Final = 2_048
 _ITEMS_MAX: Final = 16_384
 
 _QUOTED: Final = re.compile(r'"([^"]{1,200})"|«([^»]{1,200})»|“([^”]{1,200})”|„([^“”]{1,200})[“”]|`([^`]{1,200})`')
 _MARKS: Final = frozenset('"«“„`')
-_ARTICLES: Final = frozenset(("a", "an", "the"))
 _AGO: Final = frozenset(("ago", "назад", "тому"))
+_ITEMS: Final = frozenset(Kind) - {Kind.FUNCTION, Kind.JOIN, Kind.MARKER, Kind.QUESTION, Kind.NEGATOR}
 _COUNTED: Final = frozenset((Kind.UNIT, Kind.NUMBER))
 _PASSED_OVER: Final = frozenset((Kind.FILLER, Kind.PRONOUN))  # "before they were" leaves the role to what follows
 # They ask nothing in "the day when", "people who".
 _RELATIVE: Final = frozenset(("when", "where", "who", "which", "whom", "когда", "где", "кто", "куда"))
-# Russian says "никогда не": these count only where no other negation does.
-_EMPHATIC: Final = words_of(
-    """never none nobody nothing neither nor hardly barely ни никогда никто ничего ничто никак никого нигде никакой
-    никакие"""
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,9 +62,8 @@ def features(text: str) -> Features:
     if not _MARKS.isdisjoint(text):
         quoted = tuple(next(filter(None, match)) for match in _QUOTED.findall(text))
     found = tokens(text)
-    reading = _Reading(any("а" <= token.word.surface[:1] <= "я" for token in found))
-    for token in found:
-        reading.read(token)
+    reading = _Reading()
+    reading.read(found)
     negations = reading.negations or min(reading.emphatic, 1)
     if negations and _is_polar(found):
         negations -= 1
@@ -85,70 +80,69 @@ _item = lru_cache(maxsize=_ITEMS_MAX)(Item)
 class _Reading:
     """What has been read so far, and what stands before the next item."""
 
-    def __init__(self, is_russian: bool) -> None:
-        self.is_russian = is_russian
+    def __init__(self) -> None:
         self.items: list[Item] = []
         self.question = ""
         self.negations = 0
         self.emphatic = 0
-        self.role = ""
-        self.is_joined = self.is_apart = self.is_after_pause = self.is_after_item = False
 
-    def read(self, token: Token) -> None:
-        word = token.word
-        kind = word.kind
-        count = len(self.items)
-        if kind is Kind.FUNCTION:
-            if self._is_letter(token):
-                self._add(_letter(word.surface), token)
-            elif word.surface in AUXILIARIES or word.surface in _ARTICLES:
-                self.is_apart = True
-        elif kind is Kind.MARKER:
-            self.role = f"{self.role} {word.name}" if self.role == "than" else word.name
-        elif kind is Kind.QUESTION:
-            if not self._is_relative(word):
-                self.question, self.role = self.question or word.name, ""
-        elif kind is Kind.JOIN:
-            self.is_joined = True
-        elif kind is Kind.NEGATOR:
-            if word.surface in _EMPHATIC:
-                self.emphatic += 1
-            else:
-                self.negations += 1
-        elif not (kind is Kind.DATE and word.surface in _AGO and not self._is_counted()):  # вернуть деньги назад
-            self._add(word, token)
-        if token.pauses:
-            self.role = ""
-        self.is_after_pause = token.pauses
-        self.is_after_item = len(self.items) > count
+    def read(self, found: list[Token]) -> None:
+        items = self.items
+        role = ""
+        is_joined = is_apart = is_after_pause = is_after_item = False
+        for token in found:
+            word, is_name, pauses, is_possessive, question = token
+            kind = word.kind
+            is_item = kind in _ITEMS
+            if kind is Kind.FUNCTION:
+                if self._is_letter(token, found):
+                    word, is_item = _letter(word.surface), True
+                elif word.name:
+                    is_apart = True
+            elif kind is Kind.MARKER:
+                role = f"{role} {word.name}" if role == "than" else word.name
+            elif kind is Kind.QUESTION:
+                if not self._is_relative(word, is_after_pause):
+                    self.question, role = self.question or word.name, ""
+            elif kind is Kind.JOIN:
+                is_joined = True
+            elif kind is Kind.NEGATOR:
+                if word.name is EMPHATIC:
+                    self.emphatic += 1
+                else:
+                    self.negations += 1
+            elif kind is Kind.DATE and word.surface in _AGO and not (items and items[-1].word.kind in _COUNTED):
+                is_item = False  # вернуть деньги назад
+            if is_item:
+                self.question = self.question or question
+                if not role:
+                    role = "of" if is_possessive else self._inherited(word, is_joined, is_after_item)
+                items.append(_item(word, role, is_name, is_joined, is_apart))
+                if kind not in _PASSED_OVER:
+                    role, is_joined, is_apart = "", False, False
+            if pauses:
+                role = ""
+            is_after_pause, is_after_item = pauses, is_item
 
-    def _add(self, word: Word, token: Token) -> None:
-        self.question = self.question or token.question
-        role = self.role or ("of" if token.is_possessive else self._inherited(word))
-        self.items.append(_item(word, role, token.is_name, self.is_joined, self.is_apart))
-        if word.kind not in _PASSED_OVER:
-            self.role, self.is_joined, self.is_apart = "", False, False
-
-    def _inherited(self, word: Word) -> str:
+    def _inherited(self, word: Word, is_joined: bool, is_after_item: bool) -> str:
         """The role of the item before, where both play it: between A and B, for three dogs, in May 2020."""
         if not self.items:
             return ""
         last = self.items[-1]
-        is_one = self.is_after_item and (last.kind is Kind.NUMBER or (last.kind is Kind.DATE and word.kind in _COUNTED))
-        return last.role if self.is_joined or is_one else ""
+        is_one = is_after_item and (last.kind is Kind.NUMBER or (last.kind is Kind.DATE and word.kind in _COUNTED))
+        return last.role if is_joined or is_one else ""
 
-    def _is_letter(self, token: Token) -> bool:
+    def _is_letter(self, token: Token, found: list[Token]) -> bool:
         """Vitamin A, столбец a: a single letter that is no article."""
         surface = token.word.surface
-        return len(surface) == 1 and surface.isascii() and (token.is_name or self.is_russian)
+        if len(surface) > 1 or not surface.isascii():
+            return False
+        return token.is_name or any("а" <= token.word.surface[:1] <= "я" for token in found)
 
-    def _is_relative(self, word: Word) -> bool:
+    def _is_relative(self, word: Word, is_after_pause: bool) -> bool:
         if self.question or not self.items:
             return False
-        return word.surface == "что" or (word.surface in _RELATIVE and not self.is_after_pause)
-
-    def _is_counted(self) -> bool:
-        return bool(self.items) and self.items[-1].kind in _COUNTED
+        return word.surface == "что" or (word.surface in _RELATIVE and not is_after_pause)
 
 
 @lru_cache(maxsize=64)
@@ -159,6 +153,6 @@ def _letter(surface: str) -> Word:
 def _is_polar(found: list[Token]) -> bool:
     """Whether the text begins as "Isn't ...?" or has "не ... ли": it asks the same without the negation."""
     surfaces = [token.word.surface for token in found]
-    if len(found) > 2 and surfaces[0] in AUXILIARIES and surfaces[1] == "n't":
+    if len(found) > 2 and found[0].word.name is AUXILIARY and surfaces[1] == "n't":
         return found[2].word.kind is not Kind.QUESTION
     return any(one == "не" and other == "ли" for one, other in zip(surfaces, surfaces[2:], strict=False))

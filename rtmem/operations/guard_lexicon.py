@@ -34,6 +34,12 @@ class Kind(Enum):
     CODE = auto()
 
 
+AUXILIARY: Final = "auxiliary"
+ARTICLE: Final = "article"
+EMPHATIC: Final = "emphatic"
+"""Russian says "никогда не": such a word denies only where no other does."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Word:
     """A word or phrase as it is compared. Two mean the same if they share a sense."""
@@ -42,7 +48,7 @@ class Word:
     surface: str
     stem: str
     senses: frozenset[str]
-    name: str = ""  # the role of a marker, the class of a question, the dimension of a unit
+    name: str = ""  # the role of a marker, the class of a question, the dimension of a unit; or one of the next three
     value: float = 0.0  # of a number; the factor of a unit
     is_weak: bool = False  # a number that is as often a pronoun: "one"
     opposites: frozenset[str] = frozenset()  # senses of what says the contrary
@@ -99,6 +105,15 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+_ARTICLES: Final = words_of("a an the")
+_AUXILIARIES: Final = words_of(
+    "is are was were be been being am do does did have has had can could may might would should shall will must"
+)
+_EMPHATIC: Final = words_of(
+    """
+    never none nobody nothing neither nor hardly barely ни никогда никто ничего ничто никак никого нигде никакой никакие
+    """
+)
 _JOINS: Final = words_of("and or vs versus vs. & и или либо")
 _RUSSIAN_ENDINGS: Final = words_of("ый ой ий ая яя ое ее ые ие ого его ому ему ым им ом ем ую юю ых их ыми ими ей")
 
@@ -125,7 +140,8 @@ def _with_opposites(found: Lexicon, word: Word) -> Word:
 def _closed_classes(found: Lexicon, language: ModuleType) -> None:
     lists = vars(language)
     for surface in lists["FUNCTION"].split():
-        found.words[surface] = _word(Kind.FUNCTION, surface)
+        name = AUXILIARY if surface in _AUXILIARIES else ARTICLE if surface in _ARTICLES else ""
+        found.words[surface] = _word(Kind.FUNCTION, surface, name=name)
     for line in _lines(lists["PRONOUNS"]):
         name, *surfaces = line.split()
         for surface in (name, *surfaces):
@@ -133,7 +149,7 @@ def _closed_classes(found: Lexicon, language: ModuleType) -> None:
     for surface in _JOINS:
         found.words[surface] = _word(Kind.JOIN, surface)
     for surface in lists["NEGATORS"].split():
-        found.words[surface] = _word(Kind.NEGATOR, surface)
+        found.words[surface] = _word(Kind.NEGATOR, surface, name=EMPHATIC if surface in _EMPHATIC else "")
     for line in _lines(lists["NUMBERS"]):
         value, *surfaces = line.split()
         for surface in surfaces:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from rtmem.operations.guard_lexicon import Kind, Word, lexicon, words_of
 from rtmem.operations.text_query import stem
+
+# Adverbs that may stand apart from their verb (turn the light off), and prepositions that may govern nothing.
+PARTICLES: Final = words_of("on off up down in out away over back за против")
 
 PIECE_CHARACTERS_MAX: Final = 64
 """A longer piece is no word: it is compared as it is."""
@@ -48,41 +51,70 @@ _SHORTENED: Final = {"wo": "will", "ca": "can", "sha": "shall"}
 _TAIL: Final = re.compile(r"'(?:s|m|re|ve|ll|d)$")
 
 
+class Token(NamedTuple):
+    """A word or phrase where it stands in a text."""
+
+    word: Word
+    is_name: bool = False  # a capital letter that no sentence begins with
+    pauses: bool = False  # punctuation follows
+    is_possessive: bool = False  # with 's
+    question: str = ""  # what a phrase asks that begins with a question word: "how big", what
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
-    words: tuple[Word, ...]
+    """What stands between two spaces."""
+
+    tokens: tuple[Token, ...]
+    names: tuple[Token, ...]  # the same, if its capital letter means something
     is_capital: bool = False
     is_upper: bool = False
-    is_possessive: bool = False
     ends_sentence: bool = False
     pauses: bool = False
-
-
-_NOTHING: Final = Piece(())
+    has_particle: bool = False
+    has_number: bool = False
 
 
 @lru_cache(maxsize=_PIECES_MAX)
 def piece(raw: str) -> Piece:
-    """What stands between two spaces of a text that went through `guard_features.plain`."""
+    """The words of what stands between two spaces of a text that went through `guard_tokens.plain`."""
     if len(raw) > PIECE_CHARACTERS_MAX:
-        return Piece((_code(raw),))
-    core = raw.lstrip(_OPENING) if not raw.startswith(("_", "*")) or len(raw) < 3 else raw.lstrip("*_" + _OPENING)
+        return _piece((_code(raw),))
+    core = raw.lstrip(_OPENING)
     bare = core.rstrip(_CLOSING)
     if not bare or not any(map(str.isalnum, bare)):
         return _marks(raw)
     end = core[len(bare) :]
     if end.startswith(")") and bare.endswith("("):  # a call: print()
         bare, end = bare + ")", end[1:]
-    ends_sentence = not _SENTENCE_END.isdisjoint(end) and bare[-1:] != "."
     words, is_possessive = _words(bare)
-    return Piece(
+    return _piece(
         words,
         is_capital=bare[0].isupper(),
         is_upper=len(bare) > 1 and bare.isupper(),
         is_possessive=is_possessive,
-        ends_sentence=ends_sentence,
+        ends_sentence=not _SENTENCE_END.isdisjoint(end),
         pauses=not _PAUSE.isdisjoint(end),
     )
+
+
+def _piece(
+    words: tuple[Word, ...],
+    *,
+    is_capital: bool = False,
+    is_upper: bool = False,
+    is_possessive: bool = False,
+    ends_sentence: bool = False,
+    pauses: bool = False,
+) -> Piece:
+    last = len(words) - 1
+    plain, named = (
+        tuple(Token(word, is_name, pauses and at == last, is_possessive) for at, word in enumerate(words))
+        for is_name in (False, is_capital)
+    )
+    has_particle = any(word.surface in PARTICLES for word in words)
+    has_number = any(word.kind is Kind.NUMBER for word in words)
+    return Piece(plain, named, is_capital, is_upper, ends_sentence, pauses, has_particle, has_number)
 
 
 def _marks(raw: str) -> Piece:
@@ -91,7 +123,7 @@ def _marks(raw: str) -> Piece:
         mark for mark in raw if mark in _OPERATOR or (mark > "\u2190" and not mark.isspace() and mark not in "“”„»…")
     ]
     words = (_code("".join(said)),) if said and "".join(said) not in ("-", "--", "/", "|", "!", "!!", "*", "&") else ()
-    return Piece(words, ends_sentence=not _SENTENCE_END.isdisjoint(raw), pauses=True)
+    return _piece(words, ends_sentence=not _SENTENCE_END.isdisjoint(raw), pauses=True)
 
 
 def _words(bare: str) -> tuple[tuple[Word, ...], bool]:

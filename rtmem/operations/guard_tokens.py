@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Final, NamedTuple
+from typing import Final
 
-from rtmem.operations.guard_lexicon import Kind, Lexicon, Word, lexicon, words_of
-from rtmem.operations.guard_reading import piece
-
-
-class Token(NamedTuple):
-    word: Word
-    is_name: bool  # a capital letter that no sentence begins with
-    pauses: bool  # punctuation follows
-    is_possessive: bool  # with 's
-    question: str = ""  # what a phrase asks that begins with a question word: "how big", what
-
+from rtmem.operations.guard_lexicon import AUXILIARY, Kind, Lexicon, Word, lexicon
+from rtmem.operations.guard_reading import PARTICLES, Piece, Token, piece
 
 _TRANSLATED: Final = str.maketrans(
     {
@@ -28,8 +19,6 @@ _TRANSLATED: Final = str.maketrans(
 )
 _GROUPED_BY_SPACE: Final = re.compile(r"(?<=\d) (?=\d{3}(?:\D|$))")  # 1 000 000
 
-# Adverbs that may stand apart from their verb (turn the light off), and prepositions that may govern nothing.
-_PARTICLES: Final = frozenset(("on", "off", "up", "down", "in", "out", "away", "over", "back", "за", "против"))
 _PARTICLE_DISTANCE_MAX: Final = 6
 _GOVERNED: Final = frozenset(
     (
@@ -38,54 +27,65 @@ _GOVERNED: Final = frozenset(
     )
 )
 _TEMPERATURES: Final = frozenset(("celsius", "fahrenheit", "kelvin"))
-AUXILIARIES: Final = words_of(
-    "is are was were be been being am do does did have has had can could may might would should shall will must"
-)
+_TRANSLATABLE: Final = re.compile(f"[{''.join(map(chr, _TRANSLATED))}]")
 
 
 def plain(text: str) -> str:
     """The text with one kind of apostrophe, dash and space, and nothing invisible."""
-    if text.isascii():
-        return text.replace("\x00", "")
-    return unicodedata.normalize("NFKC", text.translate(_TRANSLATED)).translate(_TRANSLATED)
+    if _TRANSLATABLE.search(text):
+        text = text.translate(_TRANSLATED)
+    if text.isascii() or unicodedata.is_normalized("NFKC", text):
+        return text
+    return unicodedata.normalize("NFKC", text).translate(_TRANSLATED)
 
 
 def tokens(text: str) -> list[Token]:
     """The words of a `plain` text."""
     known = lexicon()
-    found = _words(text, known)
-    _gather(found, known)
+    pieces = [piece(raw) for raw in _GROUPED_BY_SPACE.sub("", text).split()]
+    found = _words(pieces, known)
+    if any(piece.has_particle for piece in pieces):
+        _gather(found, known)
     found = _phrases(found, known)
-    if any(token.word.kind is Kind.NUMBER for token in found):
+    if any(piece.has_number for piece in pieces):
         found = _quantities(found)
     return found
 
 
-def _words(text: str, known: Lexicon) -> list[Token]:
-    pieces = [piece(raw) for raw in _GROUPED_BY_SPACE.sub("", text).split()]
-    worded = [found for found in pieces if found.words]
-    capitals = sum([found.is_capital for found in worded])
-    # In a title or a shout capitals name nothing.
-    is_loud = (len(worded) > 2 and capitals > 0.7 * len(worded)) or all(found.is_upper for found in worded)
+def _words(pieces: list[Piece], known: Lexicon) -> list[Token]:
     result: list[Token] = []
     begins = True
+    is_loud = _is_loud(pieces)
     for found in pieces:
-        is_name = found.is_capital and not begins and not is_loud
-        for word in found.words:
-            if begins and word.surface == "May":  # "May I ..."
-                word = known.words["may"]
-            result.append(Token(word, is_name, False, found.is_possessive))
-        if found.pauses and result:
-            result[-1] = result[-1]._replace(pauses=True)
-        begins = found.ends_sentence or (begins and not found.words)
+        if not found.tokens:
+            if result and found.pauses:
+                result[-1] = result[-1]._replace(pauses=True)
+            begins = begins or found.ends_sentence
+        elif begins:
+            result += found.tokens
+            if result[-1].word.surface == "May":  # "May I ..."
+                result[-1] = result[-1]._replace(word=known.words["may"])
+            begins = found.ends_sentence
+        else:
+            result += found.tokens if is_loud else found.names
+            begins = found.ends_sentence
     return result
+
+
+def _is_loud(pieces: list[Piece]) -> bool:
+    """Whether the text is a title or a shout, where capitals name nothing."""
+    capitals = sum([found.is_capital for found in pieces])
+    if capitals < 2:
+        return capitals == 1 and sum([bool(found.tokens) for found in pieces]) == 1
+    count = sum([bool(found.tokens) for found in pieces])
+    return (count > 2 and capitals > 0.7 * count) or sum([found.is_upper for found in pieces]) == count
 
 
 def _gather(found: list[Token], known: Lexicon) -> None:
     """Put the particles of phrasal verbs next to them: turn the light off -> turn off the light."""
     for at, token in enumerate(found):
         particle = token.word
-        if particle.surface not in _PARTICLES or _governs(found, at):
+        if particle.surface not in PARTICLES or _governs(found, at):
             continue
         for verb in range(at - 1, max(at - 1 - _PARTICLE_DISTANCE_MAX, -1), -1):
             followed = known.phrases.get(found[verb].word.stem)
@@ -102,7 +102,7 @@ def _governs(found: list[Token], at: int) -> bool:
     if found[at].pauses or at + 1 == len(found):
         return False
     after = found[at + 1].word
-    return after.kind in _GOVERNED or (after.kind is Kind.FUNCTION and after.surface not in AUXILIARIES)
+    return after.kind in _GOVERNED or (after.kind is Kind.FUNCTION and after.name != AUXILIARY)
 
 
 def _phrases(found: list[Token], known: Lexicon) -> list[Token]:
