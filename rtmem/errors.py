@@ -43,6 +43,7 @@ RtmemError
 ├── PointerNotFoundError           no such pointer, or not yours: nobody learns which
 │   └── PointerExpiredError        it was yours, and its time is over
 ├── FactNotFoundError              no such fact, or not yours: nobody learns which
+├── CacheEntryNotFoundError        no such cached answer, or not yours: nobody learns which
 ├── ScopeNotFoundError             no such team or application, or you are no member: nobody learns which
 ├── FactConflictError              the fact has ended already: superseded or invalidated meanwhile
 ├── WriteRefusedError              the write policy does not let this into memory
@@ -239,6 +240,10 @@ class PointerExpiredError(PointerNotFoundError):
 
 
 class FactNotFoundError(RtmemError, LookupError):
+    pass
+
+
+class CacheEntryNotFoundError(RtmemError, LookupError):
     pass
 
 

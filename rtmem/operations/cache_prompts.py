@@ -93,18 +93,19 @@ def read_question(tenant: str, prompt: Prompt, scope: CacheScope, characters_max
     text, why = _text_of(last)
     if why:
         return Question(_hashed("message", whole, digest_of("message", last)), whole, text, why)
-    return _of_text(whole, text, characters_max)
+    return question_in(whole, text, characters_max)
 
 
 def _read_text(tenant: str, text: str, digest: str, characters_max: int) -> Question:
     nothing_else = digest_of("context", ((), (), None))
-    return _of_text(_hashed("prompt", tenant, digest, nothing_else), text, characters_max)
+    return question_in(_hashed("prompt", tenant, digest, nothing_else), text, characters_max)
 
 
 _read_short = lru_cache(maxsize=2048)(_read_text)  # questions that come again: 0.2 us instead of 8
 
 
-def _of_text(whole: str, text: str, characters_max: int) -> Question:
+def question_in(whole: str, text: str, characters_max: int) -> Question:
+    """A text that is asked within a scope of which its hash is known, as entries have it."""
     why = ""
     if not text.strip():
         why = "there is no text"

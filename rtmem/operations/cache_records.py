@@ -97,6 +97,7 @@ class CacheEntry(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     took_ms: int
     tags: tuple[str, ...]
+    scope: str  # the hash of all that must be the same for a hit
     threshold: float | None  # learned from reports
     expires_in_ms: int | None  # None: it stays
     hits: int  # that Redis was told of
@@ -120,6 +121,10 @@ class CacheStats(msgspec.Struct, frozen=True, kw_only=True):
     bytes_max: int
     hits: int
     saved_ms: int
+    exact: int  # of the hits
+    semantic: int
+    misses: int
+    refused: dict[str, int]  # by reason: near questions whose answers were not taken
     evicted: int
     reported_right: int
     reported_wrong: int

@@ -29,6 +29,7 @@ from rtmem.operations.serde import Serde
 
 KNOWN_MAX: Final = 65_536
 OPEN_MAX: Final = 16_384
+TENANTS_MAX: Final = 4_096  # whose misses are counted before Redis is told of them
 UNKNOWN_US: Final = 0
 """Of a question that was asked nobody knows when: all that was invalidated lately was invalidated after it."""
 
@@ -109,7 +110,7 @@ def _drop_oldest(found: OrderedDict[str, Any]) -> None:
 
 
 class Usage:
-    """Hits that Redis was not told of yet, by tenant."""
+    """Hits, and how look-ups ended, that Redis was not told of yet, by tenant."""
 
     __slots__ = ("_hits", "_lock", "_most", "_pending")
 
@@ -119,20 +120,28 @@ class Usage:
         self._pending = 0
         self._hits: dict[str, dict[str, list[int]]] = {}  # tenant -> id -> hits, saved ms
 
-    def add(self, tenant: str, entry_id: str, saved_ms: int) -> bool:
+    def add(self, tenant: str, entry_id: str, saved_ms: int, kind: str) -> bool:
         """Count a hit. Whether Redis should be told now."""
         with self._lock:
-            hit = self._hits.setdefault(tenant, {}).setdefault(entry_id, [0, 0])
+            hits = self._hits.setdefault(tenant, {})
+            hit = hits.setdefault(entry_id, [0, 0])
             hit[0] += 1
             hit[1] += saved_ms
+            hits.setdefault(f"={kind}", [0, 0])[0] += 1
             self._pending += 1
             return self._pending >= self._most
+
+    def note(self, tenant: str, what: str) -> None:
+        """Count how a look-up ended, to be told when there is something to tell."""
+        with self._lock:
+            if tenant in self._hits or len(self._hits) < TENANTS_MAX:
+                self._hits.setdefault(tenant, {}).setdefault(f"={what}", [0, 0])[0] += 1
 
     def take(self, tenant: str) -> list[str | int]:
         """What a tenant's hits are, as functions take them; they count as told."""
         with self._lock:
             hits = self._hits.pop(tenant, {})
-            self._pending -= sum(hit[0] for hit in hits.values())
+            self._pending -= sum(hit[0] for entry_id, hit in hits.items() if entry_id[0] != "=")
         words: list[str | int] = []
         for entry_id, (count, saved_ms) in hits.items():
             words += (entry_id, count, saved_ms)
@@ -250,6 +259,11 @@ class CacheContext:
     def threshold(self) -> float | None:
         """Up to which distance a question may hit; None if nobody said it for this embedder."""
         return None if self.index is None else self.settings.thresholds.get(self.index.embedder_name)
+
+    def note(self, what: str) -> None:
+        """Count how a look-up ended: in this process, and for the totals of the tenant."""
+        self.state.counts.add(what)
+        self.state.usage.note(self.keys.tenant, what)
 
     def bound(self, principal: str) -> CacheContext:
         """The same cache with the eyes of another principal. Raises IdTooLongError."""

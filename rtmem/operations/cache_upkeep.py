@@ -17,6 +17,7 @@ _AT_ONCE: Final = 1_000  # entries that one call of the function frees, some 10 
 _LIMIT_MAX: Final = 1_000
 _AGE_MS_MAX: Final = 10**13
 EVERYTHING: Final = "*"
+_REFUSED: Final = b"=refused_"
 
 
 def invalidate(
@@ -131,6 +132,14 @@ def stats(cache: CacheContext) -> Steps[CacheStats]:
         bytes_max=cache.settings.bytes_max,
         hits=total(b"hits"),
         saved_ms=total(b"saved_ms"),
+        exact=total(b"=exact"),
+        semantic=total(b"=semantic"),
+        misses=total(b"=miss"),
+        refused={
+            name.removeprefix(_REFUSED).decode("utf-8", "replace"): int(number)
+            for name, number in sorted(found.items())
+            if name.startswith(_REFUSED)
+        },
         evicted=total(b"evicted"),
         reported_right=total(b"right"),
         reported_wrong=total(b"wrong"),
@@ -173,7 +182,7 @@ def entry(cache: CacheContext, entry_id: str) -> Steps[CacheEntry | None]:
 
 
 def _entry(row: Sequence[Any], answer: Any = None) -> CacheEntry:
-    entry_id, prompt, model, created, took, tags, threshold, left_ms, hits, size = row
+    entry_id, prompt, model, created, took, tags, scope, threshold, left_ms, hits, size = row
     return CacheEntry(
         entry_id=entry_id.decode(),
         prompt=prompt.decode("utf-8", "surrogatepass"),
@@ -181,6 +190,7 @@ def _entry(row: Sequence[Any], answer: Any = None) -> CacheEntry:
         created_ms=int(created) // 1_000,
         took_ms=int(took),
         tags=read_tags(tags),
+        scope=scope.decode(),
         threshold=float(threshold) if threshold else None,
         expires_in_ms=None if left_ms < 0 else left_ms,
         hits=hits,

@@ -71,10 +71,10 @@ def look(cache: CacheContext, question: Question) -> Steps[Hit | None]:
         state.open.ask(question.entry_id, UNKNOWN_US)
         return None
     if hit is None:
-        state.counts.add("miss")
+        cache.note("miss")
         return None
     state.counts.add(hit.kind)
-    if state.usage.add(cache.keys.tenant, hit.entry_id, hit.saved_ms) or cache.settings.refresh_on_hit:
+    if state.usage.add(cache.keys.tenant, hit.entry_id, hit.saved_ms, hit.kind) or cache.settings.refresh_on_hit:
         yield from tell_usage(cache)
     return hit
 
@@ -127,6 +127,8 @@ def _near(
         candidate = yield from _weigh(cache, question.text, near, threshold, deadline)
         if candidate.taken:
             return now_us, _hit(cache, near.entry_id, near.row, candidate.prompt, near.distance)
+        if candidate.refusal is not None:
+            cache.note(f"refused_{candidate.refusal.reason}")
     return now_us, None
 
 
@@ -143,9 +145,7 @@ def _weigh(cache: CacheContext, asked: str, near: Near, threshold: float, deadli
         except Exception:  # noqa: BLE001 - somebody else's guard: what it cannot compare is not the same
             cache.state.counts.add("guard_failed")
             taken = False
-        if refusal is not None:
-            cache.state.counts.add(f"refused_{refusal.reason}")
-            taken = False
+        taken = taken and refusal is None
     if taken and cache.judge is not None:
         judged = yield from _ask_judge(cache, asked, prompt, near.row[0], deadline)
         taken = judged
@@ -164,7 +164,7 @@ def _ask_judge(cache: CacheContext, asked: str, prompt: str, answer: bytes, dead
         cache.state.counts.add("judge_failed")
         return False
     if not verdict:
-        cache.state.counts.add("refused_judge")
+        cache.note("refused_judge")
     return bool(verdict) and deadline.left_ms > 0
 
 
@@ -247,6 +247,11 @@ def explain(cache: CacheContext, prompt: Prompt, scope: CacheScope) -> Steps[Exp
     Redis: 2 round trips.
     """
     question = read_question(cache.keys.tenant, prompt, scope, cache.settings.text_characters_max)
+    return (yield from explain_question(cache, question))
+
+
+def explain_question(cache: CacheContext, question: Question) -> Steps[Explanation]:
+    """`explain` of a prompt that was read."""
     deadline = Deadline(cache.settings.update_deadline_ms, cache.state.clock)
     (exact,) = yield Batch((("EXISTS", cache.keys.entry(question.entry_id)),), timeout_ms=deadline.left_ms)
     why = question.why_exact_only

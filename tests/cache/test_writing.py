@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from rtmem.cache import CacheDraft, CacheScope
 from rtmem.errors import InvalidRequestError, WriteRefusedError
+from rtmem.operations.lexical_guard import Refusal
 from tests.cache.colours import FRANCE, LIKE_FRANCE, SCOPE, World
 from tests.callers import Caller
 from tests.drivers.processes import eventually
@@ -237,6 +238,27 @@ def test_hits_are_told_to_redis_in_time_and_at_the_end(world: World) -> None:
     with world.open() as reader:
         assert reader.stats().hits == 4
         assert reader.bind("bob").stats().hits == 1
+
+
+def test_how_look_ups_ended_is_counted_for_the_tenant_by_all_its_programs(world: World) -> None:
+    def other_number(asked: str, cached: str) -> Any:
+        return Refusal("number", asked, cached) if asked[-1] != cached[-1] else None
+
+    for _ in range(2):
+        with world.open(guard=other_number) as cache:
+            cache.update("How far is 1", "Near.", SCOPE)
+            cache.lookup("How far is 1", SCOPE)
+            cache.lookup("How is far 1", SCOPE)
+            cache.lookup("How far is 2", SCOPE)
+            cache.lookup("Something else", SCOPE)
+            cache.explain("How far is 3", SCOPE)
+            cache.bind("bob").lookup("How far is 1", SCOPE)
+    with world.open() as reader:
+        found = reader.stats()
+        assert (found.exact, found.semantic, found.misses, found.refused) == (2, 2, 4, {"number": 2})
+        assert found.hits == 4
+        others = reader.bind("bob").stats()
+        assert (others.exact, others.misses, others.refused) == (0, 2, {})
 
 
 def test_a_wrong_hit_that_is_reported_does_not_happen_again(ann: Caller) -> None:

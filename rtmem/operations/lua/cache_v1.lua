@@ -16,7 +16,7 @@
 --     expires   ZSET  id by millisecond; what never ends is not in it
 --     links     ZSET  all of score 0: 's:<scope>:<id>', 'm:<model>:<id>', 'g:<tag>:<id>'
 --     floors    ZSET  what was invalidated by microsecond: '*', 'e:<id>', 's:<scope>', 'm:<model>', 'g:<tag>'
---     totals    HASH  bytes, inflation, hits, saved_ms, evicted, wrong, right
+--     totals    HASH  bytes, inflation, hits, saved_ms, evicted, wrong, right; how look-ups ended: '=exact', '=miss' ...
 --     lease:<id>  STRING  who computes the answer for the moment
 --     wake:<id>   STREAM  that the computing has ended, for those who wait
 
@@ -76,18 +76,22 @@ local function note_expiry(books, id, ttl_ms, now_ms)
   end
 end
 
--- argv from `at` on: id, hits, saved ms, ...
+-- argv from `at` on: id, hits, saved ms, ...; or '=exact' and the like in the place of an id, how often, 0
 local function count_hits(books, argv, at, till)
   for n = at, till, 3 do
     local id, hits = argv[n], tonumber(argv[n + 1])
-    local record = record_of(books, id)
-    if record then
-      record[3] = record[3] + hits
-      redis.call('HSET', books .. 'records', id, cmsgpack.pack(record))
-      redis.call('ZADD', books .. 'values', 'XX', value_of(books, record[1], record[2], record[3]), id)
+    if id:sub(1, 1) == '=' then
+      redis.call('HINCRBY', books .. 'totals', id, hits)
+    else
+      local record = record_of(books, id)
+      if record then
+        record[3] = record[3] + hits
+        redis.call('HSET', books .. 'records', id, cmsgpack.pack(record))
+        redis.call('ZADD', books .. 'values', 'XX', value_of(books, record[1], record[2], record[3]), id)
+      end
+      redis.call('HINCRBY', books .. 'totals', 'hits', hits)
+      redis.call('HINCRBY', books .. 'totals', 'saved_ms', argv[n + 2])
     end
-    redis.call('HINCRBY', books .. 'totals', 'hits', hits)
-    redis.call('HINCRBY', books .. 'totals', 'saved_ms', argv[n + 2])
   end
 end
 
@@ -300,13 +304,15 @@ local function find(keys, argv)
   return rows
 end
 
--- Of one entry, for people: {id, prompt, model, created, took, tags, threshold or '', ms left or -1, hits, bytes}
+-- Of one entry, for people:
+-- {id, prompt, model, created, took, tags, scope, threshold or '', ms left or -1, hits, bytes}
 local function describe(entries, books, id)
-  local row = redis.call('HMGET', entries .. id, 'prompt', 'model', 'created', 'took', 'tags', 'threshold')
+  local row = redis.call('HMGET', entries .. id, 'prompt', 'model', 'created', 'took', 'tags', 'scope', 'threshold')
   if not row[1] then return nil end
   local record = record_of(books, id) or {0, 0, 0, 0, {}}
-  row[6] = row[6] or ''
-  return {id, row[1], row[2], row[3], row[4], row[5], row[6], redis.call('PTTL', entries .. id), record[3], record[1]}
+  row[7] = row[7] or ''
+  return {id, row[1], row[2], row[3], row[4], row[5], row[6], row[7], redis.call('PTTL', entries .. id), record[3],
+    record[1]}
 end
 
 -- ARGV 1 id   Replies what `describe` says and its answer, or {}
