@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -282,45 +283,60 @@ import asyncio, json, os, sys
 from rtmem.cache import AsyncSemanticCache, CacheScope
 from rtmem.settings import Cache
 
-url, principal, count, lease_ms, hold = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
+url, principal, processes, count, lease_ms, hold = sys.argv[1:]
 scope = CacheScope(model="m", parameters={})
 
+def say(what):
+    os.write(1, f"{os.getpid()} {what}\\n".encode())
+
 async def main():
-    settings = Cache(lease_ms=lease_ms, lookup_deadline_ms=60_000, update_deadline_ms=60_000)
+    settings = Cache(lease_ms=int(lease_ms), lookup_deadline_ms=60_000, update_deadline_ms=60_000)
     async with AsyncSemanticCache(url, principal=principal, guard=False, settings=settings) as cache:
         async def compute():
-            print("computing", flush=True)
-            if hold == "hold":
+            say("computing")
+            if hold:
                 await asyncio.sleep(600)
-            await asyncio.to_thread(sys.stdin.readline)
+            await asyncio.to_thread(os.read, 0, 1)
             return "Paris."
 
         async def ready():
-            while cache.counts.get("miss", 0) + cache.counts.get("exact", 0) < count:
+            while cache.counts.get("miss", 0) + cache.counts.get("exact", 0) < int(count):
                 await asyncio.sleep(0.005)
-            print("ready", flush=True)
+            say("ready")
 
         telling = asyncio.create_task(ready())
-        outcomes = await asyncio.gather(*(cache.get_or_compute("Who?", scope, compute) for _ in range(count)))
+        outcomes = await asyncio.gather(*(cache.get_or_compute("Who?", scope, compute) for _ in range(int(count))))
         await telling
-        print(json.dumps([outcome.answer for outcome in outcomes]), flush=True)
+        say(json.dumps([outcome.answer for outcome in outcomes]))
 
-asyncio.run(main())
+# Importing takes longer than all the rest: it is done once.
+children = []
+for _ in range(int(processes)):
+    child = os.fork()
+    if not child:
+        asyncio.run(main())
+        os._exit(0)
+    children.append(child)
+for child in children:
+    os.waitpid(child, 0)
 """
 
 
 class Asking:
-    """A process that asks the same many times at once."""
+    """Processes that ask the same, many times at once."""
 
-    def __init__(self, url: str, principal: str, count: int, lease_ms: int, hold: str = "") -> None:
-        self.lines: list[str] = []
-        arguments = [url, principal, str(count), str(lease_ms), hold]
+    def __init__(
+        self, url: str, principal: str, processes: int, count: int, lease_ms: int = 60_000, hold: str = ""
+    ) -> None:
+        self.said: list[tuple[int, str]] = []  # process, what
+        arguments = [url, principal, str(processes), str(count), str(lease_ms), hold]
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *arguments],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -328,25 +344,27 @@ class Asking:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self.lines.append(line.strip())
+            process, _, what = line.strip().partition(" ")
+            self.said.append((int(process), what))
 
-    @property
-    def computing(self) -> int:
-        return self.lines.count("computing")
+    def who(self, what: str) -> list[int]:
+        """The processes that said it."""
+        return [process for process, said in self.said if said == what]
 
     def go_on(self) -> None:
+        """Let models answer, more of them than there should be."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n" * 300)
         self.process.stdin.flush()
 
-    def answers(self) -> list[str]:
+    def answers(self) -> list[list[str]]:
         self.process.wait(PATIENCE_S)
         self._reader.join(PATIENCE_S)
-        found: list[str] = json.loads(self.lines[-1])
-        return found
+        return [json.loads(said) for _, said in self.said if said.startswith("[")]
 
     def end(self) -> None:
-        self.process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._reader.join()
         for stream in (self.process.stdin, self.process.stdout):
@@ -355,40 +373,35 @@ class Asking:
 
 
 def test_two_hundred_identical_misses_in_four_processes_compute_once(redis_url: str) -> None:
-    principal = str(uuid4())
-    asking = [Asking(redis_url, principal, 50, 60_000) for _ in range(4)]
+    asking = Asking(redis_url, str(uuid4()), 4, 50)
     try:
-        eventually(lambda: all("ready" in each.lines for each in asking), PATIENCE_S)
-        for each in asking:
-            each.go_on()
-        answers = [each.answers() for each in asking]
-        assert answers == [["Paris."] * 50] * 4
-        assert sum(each.computing for each in asking) == 1
+        eventually(lambda: len(asking.who("ready")) == 4, PATIENCE_S)
+        asking.go_on()
+        assert asking.answers() == [["Paris."] * 50] * 4
+        assert len(asking.who("computing")) == 1
     finally:
-        for each in asking:
-            each.end()
+        asking.end()
 
 
 def test_a_holder_that_is_killed_costs_exactly_one_retry(redis_url: str) -> None:
     principal = str(uuid4())
-    # Long enough for any machine to renew it in time, short enough to wait for.
-    lease_ms = 5_000
-    holder = Asking(redis_url, principal, 1, lease_ms, "hold")
-    asking: list[Asking] = []
+    # Its lease is long enough for any machine to renew it in time, and short enough to wait for.
+    holder = Asking(redis_url, principal, 1, 1, 5_000, "hold")
+    asking = None
     try:
-        eventually(lambda: holder.computing == 1, PATIENCE_S)
-        asking += [Asking(redis_url, principal, 50, 60_000) for _ in range(2)]
-        eventually(lambda: all("ready" in each.lines for each in asking), PATIENCE_S)
-        assert sum(each.computing for each in asking) == 0
-        os.kill(holder.process.pid, signal.SIGKILL)
-        eventually(lambda: sum(each.computing for each in asking) > 0, PATIENCE_S)
-        for each in asking:
-            each.go_on()
-        assert [each.answers() for each in asking] == [["Paris."] * 50] * 2
-        assert sum(each.computing for each in asking) == 1
+        eventually(lambda: len(holder.who("computing")) == 1, PATIENCE_S)
+        asking = Asking(redis_url, principal, 2, 50)
+        eventually(lambda: len(asking.who("ready")) == 2, PATIENCE_S)
+        assert asking.who("computing") == []
+        os.kill(holder.who("computing")[0], signal.SIGKILL)
+        eventually(lambda: asking.who("computing") != [], PATIENCE_S)
+        asking.go_on()
+        assert asking.answers() == [["Paris."] * 50] * 2
+        assert len(asking.who("computing")) == 1
     finally:
-        for each in (holder, *asking):
-            each.end()
+        for each in (holder, asking):
+            if each is not None:
+                each.end()
 
 
 def test_wrong_options_are_told_before_anything_is_computed(ann: Caller) -> None:
