@@ -109,7 +109,7 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     vectors: Literal["flat", "hnsw"] = "flat"  # of a new index: exact, or approximate and faster above 50,000 items
     hnsw_links: Positive = 16  # M: neighbours of a vector in the graph
     hnsw_building: Positive = 200  # EF_CONSTRUCTION: candidates looked at to insert one
-    hnsw_searching: Positive = 64  # EF_RUNTIME: candidates looked at to find some
+    hnsw_searching: Positive = 128  # EF_RUNTIME: candidates looked at to find some
     page_items_max: Positive = 1_000  # items in one reply, where a filter cannot be left to the server
     compress_bytes_min: NotNegative = 64 * 1024  # zstd for values from here on; 0: never
     ack: Ack = "memory"  # what every write waits for, as for [checkpoint]
