@@ -1,16 +1,20 @@
 """What a pointer costs in time, beside what anybody would write without it: SET and GET of the same bytes by redis-py.
 
 Values are random, so that nothing compresses, and each is new, so that none is stored already. Both colours, each
-beside redis-py of its colour. A bystander in a process of its own says what others feel meanwhile.
+beside redis-py of its colour. A bystander in a process of its own says what others feel meanwhile: once as the kernel
+shares the processors between them, and once with the server and the bystander at a fixed priority, where only the
+server's time counts.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Any, Final
 
@@ -20,21 +24,45 @@ import redis.asyncio
 
 from rtmem.loadtest import Contender, Experiment, Latency, Measured, Plan, Verdict, measure
 from rtmem.pointers import AsyncPointers, Pointers
+from rtmem.records import Pointer
 
 SIZES: Final = {"10 KB": 10 * 1024, "1 MB": 1024 * 1024, "20 MB": 20 * 1024 * 1024}
 _TARGETS: Final = {"10 KB": 1.5, "1 MB": 1.5, "20 MB": 2.0}
 _ROUNDS: Final = {"10 KB": (20, 50), "1 MB": (15, 8), "20 MB": (8, 2)}  # rounds, operations of a turn
 _SLICE_BYTES: Final = 4_096
 _SLICE_RATIO_MAX: Final = 2.0
-_BYSTANDER_S: Final = 4.0
+_BYSTANDER_S: Final = 1.0  # in each of so many rounds
+_BYSTANDER_ROUNDS: Final = 5
 _BYSTANDER_RATIO_MAX: Final = 1.5
 _IDLE, _RAW, _OURS = "nobody else", "SET of 20 MB by others", "offload of 20 MB by others"
-_BUSY: Final = "others compute, without Redis"  # what a third process costs by itself, where two cores are all there is
+# What a third process costs by itself, where two cores are all there is, and what the same bytes cost at the least.
+_BUSY, _STEPS = "others compute, without Redis", "SETs of 128 KB by others"
+_DELETED: Final = "offload and deletion of 20 MB by others"
+_STEP_BYTES: Final = 128 * 1024
+_FIXED_PRIORITY: Final = 10
 
 
 def latency(url: str, seed: int) -> list[Experiment]:
     """Offload, resolve and slice of both colours, and the bystander."""
-    return [*anyio.run(_beside_redis_py, url, seed), _bystander(url, seed)]
+    experiments = [*anyio.run(_beside_redis_py, url, seed), _bystander(url, seed, "bystander: p99 of small GETs", "")]
+    with redis.Redis.from_url(url) as raw:
+        server = int(raw.info("server")["process_id"])
+    try:
+        with _fixed_priority(server):
+            name = "bystander, it and the server at a fixed priority: p99 of small GETs"
+            experiments.append(_bystander(url, seed, name, "fixed"))
+    except (PermissionError, AttributeError):
+        pass  # only root may, and only on Linux
+    return experiments
+
+
+@contextmanager
+def _fixed_priority(process: int) -> Iterator[None]:
+    os.sched_setscheduler(process, os.SCHED_FIFO, os.sched_param(_FIXED_PRIORITY))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(process, os.SCHED_OTHER, os.sched_param(0))
 
 
 def verdicts(experiments: Sequence[Experiment]) -> list[Verdict]:
@@ -167,41 +195,51 @@ async def _slices(
 # The bystander -------------------------------------------------------------------------------------------------------
 
 
-def _bystander(url: str, seed: int) -> Experiment:
-    """GETs of another process while nobody, a SET or an offload of 20 MB, or a loop of Python is at work, in turns."""
+def _bystander(url: str, seed: int, name: str, priority: str) -> Experiment:
+    """GETs of another process while others are at work with 20 MB, with nothing, or not at all, in turns."""
     random = Random(seed)
     values = [random.randbytes(SIZES["20 MB"]) for _ in range(4)]
-    took: dict[str, list[float]] = {_IDLE: [], _BUSY: [], _RAW: [], _OURS: []}
+    took: dict[str, list[float]] = {_IDLE: [], _BUSY: [], _RAW: [], _STEPS: [], _OURS: [], _DELETED: []}
     ratios: dict[str, list[float]] = {name: [] for name in took}
+    made: list[Pointer] = []
     with redis.Redis.from_url(url) as raw, Pointers(url, principal="latency") as pointers:
         work: dict[str, Callable[[bytes], object]] = {
             _IDLE: lambda _: time.sleep(0.05),
             _BUSY: lambda _: _compute(0.05),
             _RAW: lambda value: raw.set("latency:big", value),
-            _OURS: lambda value: pointers.delete(pointers.offload(value)),
+            _STEPS: lambda value: _set_in_steps(raw, value),
+            _OURS: lambda value: made.append(pointers.offload(value)),
+            _DELETED: lambda value: pointers.delete(pointers.offload(value)),
         }
-        for _ in range(3):
+        for _ in range(_BYSTANDER_ROUNDS):
             p99: dict[str, float] = {}
-            for name in random.sample(list(work), len(work)):
-                found = _watched(url, lambda name=name: [work[name](value) for value in values])  # type: ignore[misc]
-                took[name] += found
-                p99[name] = Latency.of(found).p99_us
-            for name, measured in p99.items():
-                ratios[name].append(measured / p99[_IDLE])
-        raw.unlink("latency:big")
+            for what in random.sample(list(work), len(work)):
+                found = _watched(url, priority, lambda what=what: [work[what](value) for value in values])  # type: ignore[misc]
+                took[what] += found
+                p99[what] = Latency.of(found).p99_us
+                while made:
+                    pointers.delete(made.pop())
+            for what, measured in p99.items():
+                ratios[what].append(measured / p99[_IDLE])
+        raw.unlink("latency:big", *raw.scan_iter(match="latency:step:*", count=1_000))
     rows = [
-        Measured(contender=name, latency=Latency.of(found), ratio=sorted(ratios[name])[1])
-        for name, found in took.items()
+        Measured(contender=what, latency=Latency.of(found), ratio=sorted(ratios[what])[_BYSTANDER_ROUNDS // 2])
+        for what, found in took.items()
     ]
     return Experiment(
-        name="bystander: p99 of small GETs",
+        name=name,
         baseline=_IDLE,
         concurrency=1,
-        rounds=3,
-        operations=len(took[_IDLE]) // 3,
+        rounds=_BYSTANDER_ROUNDS,
+        operations=len(took[_IDLE]) // _BYSTANDER_ROUNDS,
         rows=rows,
-        note="the ratio is that of p99, median of 3 rounds; three busy processes share the cores of this machine",
+        note=f"the ratio is that of p99, median of the rounds; three busy processes share {os.cpu_count()} processors",
     )
+
+
+def _set_in_steps(raw: redis.Redis, value: bytes) -> None:
+    for at in range(0, len(value), _STEP_BYTES):
+        raw.set(f"latency:step:{at}", value[at : at + _STEP_BYTES])
 
 
 def _compute(for_s: float) -> None:
@@ -210,9 +248,9 @@ def _compute(for_s: float) -> None:
         pass
 
 
-def _watched(url: str, work: Callable[[], object]) -> list[float]:
+def _watched(url: str, priority: str, work: Callable[[], object]) -> list[float]:
     """How long GETs of another process take, in us, while `work` is done again and again."""
-    command = [sys.executable, "-c", _WATCH, url, str(_BYSTANDER_S)]
+    command = [sys.executable, "-c", _WATCH, url, str(_BYSTANDER_S), priority]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:
         assert watcher.stdout is not None
         watcher.stdout.readline()  # it is at work
@@ -223,7 +261,9 @@ def _watched(url: str, work: Callable[[], object]) -> list[float]:
 
 
 _WATCH: Final = """
-import json, sys, time, redis
+import json, os, sys, time, redis
+if sys.argv[3] == "fixed":
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
 client = redis.Redis.from_url(sys.argv[1])
 client.set("latency:small", b"x" * 100)
 print("ready", flush=True)
