@@ -244,8 +244,8 @@ class _Upload:
 class _Sealing(Sequence[Command]):
     """All chunks of a value and what makes them visible, hashed while they are sent.
 
-    Redis reads a chunk while the one before it is hashed: awaiting, 1 MB takes 1.23 ms instead of 1.48. Blocking it hardly
-    matters, because there the client has more to do than Redis.
+    Redis reads a chunk while the one before it is hashed: awaiting, 1 MB takes 1.23 ms instead of 1.48. Blocking it
+    hardly matters, because there the client has more to do than Redis.
     """
 
     upload: _Upload
