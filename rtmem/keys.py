@@ -21,7 +21,7 @@ Function may touch them all, also in a Cluster.
     rtmem:memory                     hash     which embedder the vectors are of; also the name that leads to the index
     rtmem:memory:again               set      what a reindex has to embed once more (lua/reindex_v1.lua)
     rtmem:memory:pause               list     never there: waiting for it is a way to wait
-    rtmem:c:e:{<tenant>}:<id>        hash     an answer in the cache (lua/cache_v1.lua)
+    rtmem:c:e:{<tenant>}:<id>        hash     an answer in the cache (lua/cache_v1/)
     rtmem:c:t:{<tenant>}:<what>      several  what is known of all answers of a tenant
     rtmem:cache:<fingerprint>        index    of the answers' questions, by one embedder
     rtmem:n:{<tenant>}:v:<id>        string   what a node of a graph returned (lua/nodes_v1.lua)

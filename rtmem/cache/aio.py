@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from rtmem import settings as all_settings
 from rtmem.cache.base import AnswerCache, checked_url
 from rtmem.drivers import AsyncDriver
-from rtmem.operations import cache_flights, cache_upkeep, semantic_cache
+from rtmem.operations import cache_flights, cache_upkeep, cache_writing, semantic_cache
 from rtmem.operations.cache_answers import Unwanted
 from rtmem.operations.cache_prompts import CacheScope, Prompt
 from rtmem.operations.cache_records import (
@@ -125,9 +125,9 @@ class AsyncSemanticCache(AnswerCache):
         took_ms: int = 0,
         allow: Collection[Unwanted] = (),
     ) -> Written:
-        """See operations.semantic_cache.update."""
+        """See operations.cache_writing.update."""
         return await self.run(
-            semantic_cache.update(
+            cache_writing.update(
                 self.context, prompt, answer, scope, tags=tags, ttl_ms=ttl_ms, took_ms=took_ms, allow=allow
             )
         )
@@ -173,8 +173,8 @@ class AsyncSemanticCache(AnswerCache):
         )
 
     async def report(self, hit_id: str, correct: bool) -> bool:
-        """See operations.semantic_cache.report."""
-        return await self.run(semantic_cache.report(self.context, hit_id, correct))
+        """See operations.cache_writing.report."""
+        return await self.run(cache_writing.report(self.context, hit_id, correct))
 
     async def stats(self) -> CacheStats:
         """See operations.cache_upkeep.stats."""

@@ -24,9 +24,9 @@ from rtmem.errors import ConfigError, InvalidRequestError, WrongColourError
 from rtmem.operations.cache_answers import Unwanted
 from rtmem.operations.cache_prompts import CacheScope, Conversation, Prompt
 from rtmem.operations.cache_records import Hit
+from rtmem.operations.cache_writing import check_properties
 from rtmem.operations.cached_messages import CACHED, facts, kept, replayed
 from rtmem.operations.langchain_prompts import Form, read_prompt, scope_of
-from rtmem.operations.semantic_cache import check_properties
 
 _ASKED_MAX: Final = 4_096
 _logger: Final = logging.getLogger(__name__)

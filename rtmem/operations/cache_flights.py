@@ -23,8 +23,9 @@ from rtmem.errors import RtmemError
 from rtmem.operations.cache_prompts import CacheScope, Prompt, Question, read_question
 from rtmem.operations.cache_records import Hit, Outcome, Written
 from rtmem.operations.cache_state import UNKNOWN_US, CacheContext
+from rtmem.operations.cache_writing import check_properties, store
 from rtmem.operations.functions import call
-from rtmem.operations.semantic_cache import check_properties, exact_hit, look, store
+from rtmem.operations.semantic_cache import exact_hit, look
 from rtmem.steps import Batch, Call, Steps
 
 STORED: Final = "stored"

@@ -9,8 +9,9 @@ from rtmem.errors import InvalidRequestError
 from rtmem.operations.cache_prompts import CacheScope, Prompt, link, read_question
 from rtmem.operations.cache_records import CacheEntry, CachePage, CacheStats
 from rtmem.operations.cache_state import CacheContext
+from rtmem.operations.cache_writing import is_entry_id
 from rtmem.operations.functions import call
-from rtmem.operations.semantic_cache import is_entry_id, read_answer, read_tags, tell_usage
+from rtmem.operations.semantic_cache import read_answer, read_tags, tell_usage
 from rtmem.steps import Steps
 
 _AT_ONCE: Final = 1_000  # entries that one call of the function frees, some 10 ms

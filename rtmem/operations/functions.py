@@ -27,6 +27,7 @@ _LIBRARIES = {
 # A long library is a folder. Its files are one chunk of Lua, in this order: what is local in one serves those after it.
 _PARTS = {
     "checkpoints_v2": ("records", "pending_writes", "reading", "putting", "deleting", "copying", "inspecting"),
+    "cache_v1": ("records", "leases", "writing", "invalidating", "reading", "indexing"),
 }
 _CALLS = ("FCALL", "FCALL_RO")
 
