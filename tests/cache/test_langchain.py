@@ -297,24 +297,23 @@ def test_a_hit_twice_in_a_thread_is_two_messages(talk: Talk) -> None:
 HOSTILE = ["'); DROP", "{}", '[{"lc"', '[{"lc": 1}]', "\x00", "*", "@scope:{*}", "\ud800", "---", "[" * 5_000, "", " "]
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_text_is_a_question_like_any_other(talk: Talk, text: str) -> None:
-    stored: list[Generation] = [ChatGeneration(message=AIMessage("yes"))]
+def test_hostile_text_is_a_question_like_any_other(talk: Talk) -> None:
+    messages: list[Generation] = [ChatGeneration(message=AIMessage("yes"))]
     plain = [Generation(text="no", generation_info={"finish_reason": "stop"})]
-    llm = f"[('model_name', {text!r})]"
 
     def call(verb: str, *args: Any) -> Any:
         cache = talk.cache
         return talk.wait(lambda: getattr(cache, verb)(*args), lambda: getattr(cache, f"a{verb}")(*args))
 
-    prompts = {dumps([HumanMessage(text), HumanMessage(text)]): stored, text: plain}
-    for prompt, answer in prompts.items():
-        assert call("lookup", prompt, llm) is None
-        call("update", prompt, llm, answer)
-        for found in (call("lookup", prompt, llm),):
+    for text in HOSTILE:
+        llm = f"[('model_name', {text!r})]"
+        for prompt, answer in ((dumps([HumanMessage(text), HumanMessage(text)]), messages), (text, plain)):
+            assert call("lookup", prompt, llm) is None
+            call("update", prompt, llm, answer)
+            found = call("lookup", prompt, llm)
             assert [type(each) for each in found] == [type(each) for each in answer]
             assert [each.text for each in found] == [each.text for each in answer]
-        assert call("lookup", prompt, llm + " ") is None
+            assert call("lookup", prompt, llm + " ") is None
 
 
 def test_an_awaiting_cache_says_how_to_use_it_in_blocking_code(redis_url: str, server: ChatServer) -> None:
