@@ -26,8 +26,8 @@ from rtmem.agent.served import SERVED, Served
 from rtmem.cache import AsyncSemanticCache, CacheScope, Hit, SemanticCache, Unwanted
 from rtmem.errors import ConfigError, InvalidRequestError, WrongColourError
 from rtmem.operations.cache_prompts import Conversation, read_question
+from rtmem.operations.cache_writing import check_properties
 from rtmem.operations.cached_messages import facts, replayed
-from rtmem.operations.semantic_cache import check_properties
 
 EVENT: Final = "rtmem.cache"
 _logger: Final = logging.getLogger(__name__)
