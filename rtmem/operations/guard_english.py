@@ -17,7 +17,7 @@ my mine myself your yours yourself our ours ourselves ones one's oneself
 and or also too so then well but yet
 'm 're 've 'll 'd 's im ive youre theyre thats whats hows heres s t
 any some such very really actually just please pls plz kindly hi hello hey thanks thank ok okay
-as which of whose whom
+as which of whose whom if whether whenever
 """
 
 # They are left out as often as not, but "I owe him" is not "he owes me".
@@ -97,7 +97,6 @@ like
 during, while
 because, due to
 instead of, rather than
-if, when, whether, whenever, every time, each time
 """
 
 QUESTIONS: Final = """
@@ -130,7 +129,8 @@ do n't know, do n't understand, not sure, or not, can n't figure out, do n't you
 would n't mind
 good morning, good evening, good afternoon, no idea, is n't it, not only
 show me, give me, tell me, let me know
-right now, at the moment, these days, at present, as of now, the other way round, the other way around
+every time, each time, right now, at the moment, these days, at present, as of now, the other way round
+the other way around
 """
 
 NEGATORS: Final = """
@@ -155,7 +155,8 @@ flash, blink
 how often, how frequently, frequency
 all the time, constantly, continually, nonstop, always
 combine, together, mix, mixed
-launch, open, start, run
+launch, open
+launch, start
 turn on, start, start up, boot, boot up, power on
 delete, clean up, clear out
 route, way, path, directions, get
@@ -174,8 +175,7 @@ phrase, expression, saying, idiom
 earn, make, salary, paid
 work, function, operate
 work, help, effective
-stop working, not work, n't work, no longer work, broken, break
-still, not yet
+stop working, broken, break
 recover, get back, restore, retrieve
 invite, add
 bring, take, carry
@@ -212,7 +212,6 @@ cabin bag, carry-on, hand luggage, carry on bag
 luggage, baggage, suitcase
 disappear, vanish, go missing
 cursor, pointer
-unclog, clogged, unblock, blocked
 survive, live, stay alive
 point, purpose, goal, use
 exchange rate, conversion rate
@@ -255,7 +254,7 @@ book, reserve, reservation, booking
 ticket, tickets
 hotel, accommodation, place to stay
 airport, terminal
-rent, lease, hire
+rent, hire
 landlord, property owner
 deposit, down payment
 mortgage, home loan, house payment
@@ -278,7 +277,6 @@ divorce, separate
 argue, argument, fight
 apologize, apologise, say sorry
 lie, lying
-forget, forgot, forgotten, can't remember, don't remember
 lost, lose, missing, misplaced
 steal, stolen, rob
 crack, cracked, broken
@@ -371,26 +369,21 @@ crime, offense, offence
 prison, jail
 vote, voting, cast ballot
 election, elections
-government, state
 king, monarch
-war, conflict
 battle, fight
 army, military
 soldier, troops
 independent, independence
 border, boundary
-ocean, sea
 mountain, peak
 river, rivers
 island, isle
 forest, woods
 desert, deserts
-climate, weather
 earthquake, quake
 rain, rainy, raining, rainfall
 snow, snowy, snowfall
 sunny, sun
-storm, hurricane
 forecast, prediction, predict
 clock, watch
 calendar, schedule
@@ -450,7 +443,7 @@ parameter, argument
 exception, error, throw, thrown
 import, include
 compile, build
-run, execute, launch
+run, execute
 debug, troubleshoot
 deploy, deployment, ship, release
 server, host
@@ -507,7 +500,7 @@ story, tale
 title, heading, headline
 speech, talk, presentation
 teach, show how
-lesson, class, course
+lesson, class
 homework, assignment
 grade, mark, score
 student, pupil
@@ -553,7 +546,6 @@ layover, stopover, connection
 window seat, seat by window
 delay, delayed, late
 track, tracking, where is
-missing, not arrived, never arrived, never came, never received
 wrong item, incorrect item
 complaint, complain
 feedback, review
@@ -582,7 +574,6 @@ arrive, get there, come
 last, go on
 enough, plenty
 entire, whole, all
-no longer, not anymore, any more
 at home, home
 fall, collapse, torn down, tear down
 fast, quick, quickly, soon, rapid, rapidly, speedy, swiftly
@@ -689,7 +680,7 @@ discover, discoverer
 paint, painter
 compose, composer
 direct, director
-found, founder, establish, establishment
+founded, founder, establish, establishment
 capital, capital city
 population, inhabitants, how many people live, number of people, number of inhabitants, residents
 age, how old
@@ -750,8 +741,8 @@ always, at all times
 immediately, right away, at once, instantly
 approximately, about, around, roughly, circa
 nearly, almost
-maximum, max, limit, upper limit, at most, no more than, highest, largest, biggest, greatest
-minimum, min, lower limit, at least, no less than, lowest, smallest
+maximum, max, limit, upper limit, at most, no more than, highest
+minimum, min, lower limit, at least, no less than, lowest
 average, mean
 function, method
 argument, parameter
@@ -767,11 +758,8 @@ wi-fi, wifi, wireless
 backup, back up
 download, downloading
 restart, reboot
-reset, restore
 crash, crashing
-text, string
 number, figure
-list, array
 dictionary, dict
 database, db
 environment, env
@@ -841,13 +829,12 @@ located, situated, location, lie, place
 near, close to, nearby, next to
 tallest, highest
 longest, lengthiest
-biggest, largest, most populous
+biggest, largest, greatest
 translate, translation, say
 pronounce, pronunciation, say
 meaning, mean, stand for, definition, signify
 abbreviation, acronym, short for, stand for
 employ, hire
-fire, lay off
 retire, retirement
 refund, money back, reimbursement, get money back
 return, send back, give back
@@ -863,7 +850,6 @@ customer support, customer service, support team, support
 opening hours, hours, business hours, open hours
 nearest, closest
 weather, forecast
-loan, credit
 tax, taxes
 insurance, coverage
 grow, cultivate, raise

@@ -52,6 +52,7 @@ class Features:
     negations: int
     quoted: tuple[str, ...]
     numbers: tuple[str, ...]  # sorted
+    asked: str  # what a "who" asks for: the "subject" (who taught him), the "object" (who did he teach); or empty
 
 
 @lru_cache(maxsize=_TEXTS_MAX)
@@ -70,7 +71,8 @@ def features(text: str) -> Features:
     items = tuple(reading.items)
     senses = frozenset[str]().union(*[item.word.senses for item in items])
     numbers = tuple(sorted([item.word.stem for item in items if item.kind is Kind.NUMBER]))
-    return Features(text, items, senses, reading.question, negations, quoted, numbers)
+    asked = _asked(reading.question, found)
+    return Features(text, items, senses, reading.question, negations, quoted, numbers, asked)
 
 
 # Items are shared between texts: making one takes longer than finding it.
@@ -143,6 +145,16 @@ class _Reading:
         if self.question or not self.items:
             return False
         return word.surface == "что" or (word.surface in _RELATIVE and not is_after_pause)
+
+
+def _asked(question: str, found: list[Token]) -> str:
+    if question not in ("who", "what"):
+        return ""
+    auxiliaries = [token.word.surface for token in found if token.word.name is AUXILIARY]
+    return "subject" if not auxiliaries else "object" if not _DO.isdisjoint(auxiliaries) else ""
+
+
+_DO: Final = frozenset(("do", "does", "did"))
 
 
 @lru_cache(maxsize=64)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from rtmem.operations.guard_features import Item
-from rtmem.operations.guard_lexicon import Kind
+from rtmem.operations.guard_features import Features, Item
+from rtmem.operations.guard_lexicon import Kind, words_of
 
 _ITEMS_MAX: Final = 40
 """Of a longer text only the first are looked at: the work grows with the square."""
@@ -25,6 +25,11 @@ instead of -, in out, in off, up down
 _OPPOSED_ROLES: Final = frozenset(
     frozenset(pair.strip().replace("-", "").rsplit(" ", 1)) for line in _OPPOSED.split("\n") for pair in line.split(",")
 )
+# Before a number or a date each preposition says something else, and these say something that none does not.
+_DATED: Final = frozenset((Kind.NUMBER, Kind.DATE))
+_BOUNDS: Final = words_of("before after over under than until до после перед")
+_DURING: Final = frozenset(("in", "during"))
+_OBJECT_AND_SUBJECT: Final = {"object", "subject"}
 _BY: Final = frozenset(("by", ""))
 _INSTRUMENTAL: Final = ("ом", "ем", "ой", "ей", "ами", "ями", "ью")
 
@@ -40,9 +45,9 @@ class Pair(NamedTuple):
 Said = tuple[str, str]
 
 
-def exchanged(asked: tuple[Item, ...], cached: tuple[Item, ...]) -> Said | None:
+def exchanged(asked: Features, cached: Features) -> Said | None:
     """The words whose roles differ, as they stand in either text; None if all play the same."""
-    pairs = _paired(asked[:_ITEMS_MAX], cached[:_ITEMS_MAX])
+    pairs = _paired(asked.items[:_ITEMS_MAX], cached.items[:_ITEMS_MAX])
     moved = [pair for pair in pairs if pair.one.role != pair.other.role]
     for at, first in enumerate(moved):
         for second in moved[at + 1 :]:
@@ -50,9 +55,13 @@ def exchanged(asked: tuple[Item, ...], cached: tuple[Item, ...]) -> Said | None:
                 return _said(first.one, second.one), _said(first.other, second.other)
     for pair in moved:
         roles = frozenset((pair.one.role, pair.other.role))
+        if pair.one.kind in _DATED and roles != _DURING and ("" not in roles or not roles.isdisjoint(_BOUNDS)):
+            return _said(pair.one), _said(pair.other)
         # "by" only marks who acts in a sentence turned around: A hit B, B was hit by A.
         if roles in _OPPOSED_ROLES and not (roles == _BY and _is_turned(pairs)):
             return _said(pair.one), _said(pair.other)
+    if {asked.asked, cached.asked} == _OBJECT_AND_SUBJECT and _is_turned(pairs):
+        return asked.text, cached.text
     return _swapped(pairs) or _declined(pairs)
 
 
@@ -64,14 +73,24 @@ def _paired(asked: tuple[Item, ...], cached: tuple[Item, ...]) -> list[Pair]:
     for item in asked:
         if item.kind is Kind.FILLER:
             continue
-        for at, other in enumerate(free):
-            if at not in taken and not item.word.senses.isdisjoint(other.word.senses):
-                taken.add(at)
-                # "I" is left out and put anywhere, as long as it does not become "me".
-                if item.kind is not Kind.PRONOUN or item.surface != other.surface:
-                    pairs.append(Pair(item, other, at))
-                break
+        at = _same(item, free, taken)
+        if at is not None:
+            taken.add(at)
+            # "I" is left out and put anywhere, as long as it does not become "me".
+            if item.kind is not Kind.PRONOUN or item.surface != free[at].surface:
+                pairs.append(Pair(item, free[at], at))
     return pairs
+
+
+def _same(item: Item, free: list[Item], taken: set[int]) -> int | None:
+    """Where the other text has `item`: the same word, or else a synonym."""
+    synonym = None
+    for at, other in enumerate(free):
+        if at not in taken and not item.word.senses.isdisjoint(other.word.senses):
+            if item.word.stem == other.word.stem or item.kind is Kind.PRONOUN:
+                return at
+            synonym = at if synonym is None else synonym
+    return synonym
 
 
 def _is_turned(pairs: list[Pair]) -> bool:
@@ -119,6 +138,8 @@ def _matters(front: list[Pair], back: list[Pair], *, is_adjacent: bool) -> bool:
         return False
     if any(_is_instrumental(pair.one) for pair in moved) != any(_is_instrumental(pair.other) for pair in moved):
         return False
+    if all(pair.one.kind is Kind.PRONOUN for pair in moved):  # я тебя, ты меня
+        return True
     if is_adjacent:
         first, second = front[0], back[0]
         # "A and B" is "B and A"; "learn quickly" is "quickly learn".

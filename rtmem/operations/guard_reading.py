@@ -11,7 +11,7 @@ from rtmem.operations.guard_lexicon import Kind, Word, lexicon, words_of
 from rtmem.operations.text_query import stem
 
 # Adverbs that may stand apart from their verb (turn the light off), and prepositions that may govern nothing.
-PARTICLES: Final = words_of("on off up down in out away over back за против")
+PARTICLES: Final = words_of("on off up down in out away over back за против лет")
 
 PIECE_CHARACTERS_MAX: Final = 64
 """A longer piece is no word: it is compared as it is."""
@@ -118,12 +118,14 @@ def _piece(
 
 
 def _marks(raw: str) -> Piece:
-    """A piece without a letter or digit: an operator, an emoji, or only punctuation."""
-    said = [
-        mark for mark in raw if mark in _OPERATOR or (mark > "\u2190" and not mark.isspace() and mark not in "“”„»…")
-    ]
-    words = (_code("".join(said)),) if said and "".join(said) not in ("-", "--", "/", "|", "!", "!!", "*", "&") else ()
-    return _piece(words, ends_sentence=not _SENTENCE_END.isdisjoint(raw), pauses=True)
+    """A piece without a letter or digit: a unit, an operator, an emoji, or only punctuation."""
+    ends_sentence = not _SENTENCE_END.isdisjoint(raw)
+    known = lexicon().words.get(raw.strip(_OPENING + _CLOSING))
+    if known is not None and known.kind is Kind.UNIT:  # 20 %
+        return _piece((known,), ends_sentence=ends_sentence)
+    said = "".join([mark for mark in raw if mark in _OPERATOR or (mark > "\u2190" and mark not in _CLOSING)])
+    words = (_code(said),) if said.strip("-/|!*&") else ()
+    return _piece(words, ends_sentence=ends_sentence, pauses=True)
 
 
 def _words(bare: str) -> tuple[tuple[Word, ...], bool]:

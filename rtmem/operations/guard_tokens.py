@@ -93,8 +93,9 @@ def _gather(found: list[Token], known: Lexicon) -> None:
                 found.insert(verb + 1, found.pop(at))
                 break
         else:
-            senses = frozenset((f"particle {particle.stem}",))
-            found[at] = token._replace(word=Word(Kind.CONTENT, particle.surface, particle.stem, senses))
+            if particle.kind is Kind.MARKER:  # volume up
+                senses = frozenset((f"particle {particle.stem}",))
+                found[at] = token._replace(word=Word(Kind.CONTENT, particle.surface, particle.stem, senses))
 
 
 def _governs(found: list[Token], at: int) -> bool:

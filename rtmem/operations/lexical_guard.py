@@ -243,7 +243,7 @@ def _strike_compounds(left: list[Item], right: list[Item]) -> None:
 
 
 def _order(a: Features, b: Features) -> Refusal | None:
-    said = exchanged(a.items, b.items)
+    said = exchanged(a, b)
     return Refusal("order", *said) if said else None
 
 
