@@ -98,7 +98,7 @@ def test_every_extra_is_explained_at_the_start() -> None:
 def test_every_example_is_run_by_a_test() -> None:
     assert set(blocks("example")) == {
         *("saver.py", "tenants.py", "pointers.py", "agent_pointers.py"),
-        *("embedders.py", "store.py", "facts.py", "recall.py", "cache.py", "doors.py"),
+        *("embedders.py", "store.py", "facts.py", "recall.py", "cache.py", "doors.py", "cached.py"),
         *("app.py", "client.py", "resume.py"),
     }
 
@@ -146,6 +146,21 @@ def test_the_error_shown_is_real(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(blocks("example")["app.py"])
     done = rtmem("serve", "ap.py:grph", env=env, cwd=tmp_path)
     assert done.stderr == blocks("from")["rtmem serve ap.py:grph"].replace("/home/ann", str(tmp_path))
+
+
+def test_the_turns_of_a_graph_are_answered_from_the_cache(env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "cached.py").write_text(blocks("example")["cached.py"])
+    with Up("serve", "cached.py:graph", env=env, data_dir=tmp_path / "data", cwd=tmp_path) as served:
+        for number in range(100):  # the cache is opened beside what a gateway does at its start
+            command = ("chat", str(number), "--data-dir", served.data_dir)
+            done = rtmem(*command, env=env, given="What is the capital of France?\n")
+            assert "Thought of for half a second: 'What is the capital of France?'." in done.stdout, done.stderr
+            if "(from the cache: the same question took" in done.stderr:
+                break
+        else:
+            pytest.fail(f"never from the cache: {served.output()}")
+        shown = rtmem("cache", "show", "--data-dir", served.data_dir, env=env)
+        assert "What is the capital of France?" in shown.stdout, shown.stderr
 
 
 def test_a_graph_of_ones_own_is_served_by_its_name(env: dict[str, str], tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ class Conversation:
             await self._wait_for_gateway()
             return
         while True:
-            params: dict[str, Any] = {"channels": ["messages", "lifecycle", "input"]}
+            params: dict[str, Any] = {"channels": ["messages", "lifecycle", "input", "custom:rtmem.cache"]}
             if since is not None:
                 params["since"] = since
             stream = transport.open_event_stream(params)
@@ -219,6 +219,8 @@ class Conversation:
                 ending.failure = str(data.get("error") or "the run failed")
                 ending.resumable = bool(data.get("resumable"))
             return []
+        if event.get("method") == "custom" and data.get("name") == "rtmem.cache":
+            return [_of_cache(data.get("payload") or {})]
         if event.get("method") != "messages":
             return []
         return self._read_message(data, ending)
@@ -331,3 +333,8 @@ def _told(cause: BaseException) -> str:
         return str(cause.response.json()["message"])
     except (ValueError, LookupError, TypeError, httpx.ResponseNotRead):
         return ""  # not our gateway, or something in front of it
+
+
+def _of_cache(hit: Mapping[str, Any]) -> Notice:
+    how = "the same question" if hit.get("kind") == "exact" else f"a like question, distance {hit.get('distance'):.3f}"
+    return Notice(f"from the cache: {how} took {hit.get('saved_ms'):,} ms once")

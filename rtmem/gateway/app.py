@@ -77,6 +77,7 @@ class Gateway:
             tasks.start_soon(self._sweeper.run, name="pointer sweeper")
             tasks.start_soon(self.memories.wake, name="memory")
             tasks.start_soon(self.caches.wake, name="cache")
+            tasks.start_soon(self.caches.tell_usage, name="usage of the cache")
             yield
             await self.runs.drain()
             await self.caches.aclose()

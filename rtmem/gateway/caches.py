@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 import anyio.to_thread
 from langchain_core.runnables import RunnableConfig
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from rtmem.cache import AsyncSemanticCache
 
 _logger: Final = logging.getLogger(__name__)
+_TOLD_EVERY_S: Final = 10
 _WARMED_BY: Final = "What is the capital of France?"
 
 
@@ -85,6 +87,17 @@ class Caches:
         from rtmem.agent.cache.turn_cache import of_turn
 
         return of_turn(policy, self._cache.bind(principal), graph, turn_input, config, assistant_id)
+
+    async def tell_usage(self) -> None:
+        """Tell Redis of hits now and then, for whoever looks. Runs until it is cancelled."""
+        await self.awake.wait()
+        if self._cache is None:
+            return
+        from rtmem.operations.semantic_cache import tell_all_usage
+
+        while True:
+            await anyio.sleep(_TOLD_EVERY_S)
+            await self._cache.run(tell_all_usage(self._cache.context))
 
     async def aclose(self) -> None:
         """Tell Redis of hits it does not know of. The driver is not ours."""

@@ -86,7 +86,7 @@ def test_what_there_is_is_counted_listed_and_shown(cached: Cached) -> None:
     told = cached("stats").stdout
     assert "1 exact, 0 semantic" in told
     assert "up to distance 0.01, by remote:tiny" in told
-    assert "gpt-test: 1 entries" in told
+    assert "gpt-test: 1 entry," in told
 
     listed = cached("show", "--tag", "math")
     assert [line.split()[0] for line in listed.stdout.splitlines()] == [second, first]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 from langgraph_sdk import get_client
 
+from rtmem.cache import AsyncSemanticCache
 from rtmem.drivers import AsyncDriver
+from rtmem.gateway import caches
 from rtmem.settings import Cache
 from tests.conftest import ServerFactory
 from tests.gateway.cached import Counted, answered
 from tests.gateway.conftest import Served, ServeGateway
 from tests.gateway.raw import raw_client, seqs_of, text_in
 from tests.gateway.test_python_sdk import said, text_of, tokens_of
-from tests.gateway.waiting import eventually
+from tests.gateway.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -165,6 +168,21 @@ async def test_who_comes_back_hears_of_the_hit(serve_gateway: ServeGateway) -> N
             assert seqs_of(client.events) == seqs_of(events)[1:]
             assert hits(client.events) == hits(events)
             assert text_in(client.events) == answered(QUESTION)
+
+
+async def test_hits_are_told_to_redis_while_the_gateway_runs(
+    serve_gateway: ServeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caches, "_TOLD_EVERY_S", 0.01)
+    counted = Counted()
+    async with serve_gateway(graphs={"counted": counted.graph}, sections=PATIENT) as served:
+        await served.gateway.caches.awake.wait()
+        await asked(served, "t1", QUESTION)
+        await asked(served, "t2", QUESTION)
+        async with AsyncSemanticCache(driver=served.driver, principal="alice") as reader:
+            with anyio.fail_after(PATIENCE_S):
+                while (await reader.stats()).exact == 0:  # noqa: ASYNC110 - Redis tells nobody
+                    await anyio.sleep(0.01)
 
 
 async def test_without_the_query_engine_only_the_same_question_hits(

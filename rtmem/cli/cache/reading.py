@@ -39,8 +39,8 @@ def stats(
 ) -> None:
     """Count what a principal has in the cache, and what it was good for.
 
-    A running program tells Redis of its hits with its next answer that is stored, or after some hundreds: until then
-    they are missing here. Example:
+    A program tells Redis of its hits with its next answer that is stored, after some hundreds, and when it ends; a
+    gateway every 10 seconds. Until then they are missing here. Example:
       [bold]rtmem cache stats --principal ann --json[/bold]
     """
     with opened(Place(principal, config, data_dir, redis_url)) as cache:
@@ -100,7 +100,8 @@ def _by_model(models: dict[str, _OfModel]) -> list[tuple[str, str]]:
     return [
         (
             "model" if number == 0 else "",
-            f"{one_line(name)}: {each.entries:,} entries, {each.bytes:,} bytes, {each.hits:,} hits",
+            f"{one_line(name)}: {each.entries:,} {'entry' if each.entries == 1 else 'entries'}, {each.bytes:,} bytes, "
+            f"{each.hits:,} {'hit' if each.hits == 1 else 'hits'}",
         )
         for number, (name, each) in enumerate(most_first)
     ]
