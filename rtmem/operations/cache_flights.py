@@ -81,10 +81,11 @@ class Flight:
         self.compute = compute
         self.properties = (tags, ttl_ms, allow)
         self.waited_s = 0.0
+        self.began_us: int | None = None
 
     def outcome(self) -> Steps[Outcome]:
         """Look up, then lead a flight or wait for one, until there is an answer."""
-        hit = yield from look(self.cache, self.question)
+        hit = yield from self._look()
         flights, entry_id = self.state.flights, self.question.entry_id
         while hit is None and not self.state.redis_pause.is_on and self._patience_s > 0:
             mine: Future[str] = Future()
@@ -95,10 +96,16 @@ class Flight:
             if verdict in (ALONE, ""):
                 break
             if verdict == STORED:
-                hit = yield from look(self.cache, self.question)
+                hit = yield from self._look()
         if hit is not None:
             return self._found(hit)
         return (yield from self._compute())
+
+    def _look(self) -> Steps[Hit | None]:
+        hit = yield from look(self.cache, self.question)
+        if hit is None:
+            self.began_us = self.state.open.began_us(self.question.entry_id)  # from now on this knows when it was
+        return hit
 
     @property
     def _patience_s(self) -> float:
@@ -198,15 +205,13 @@ class Flight:
 
     def _compute(self) -> Steps[Outcome]:
         """For this caller alone."""
-        began_us = self.state.open.began_us(self.question.entry_id)
         since_s = self.state.clock()
         (answer,) = yield Call(self.compute)
-        written = yield from self._store(answer, since_s, UNKNOWN_US if began_us is None else began_us)
+        written = yield from self._store(answer, since_s, UNKNOWN_US if self.began_us is None else self.began_us)
         return self._computed(answer, written)
 
     def _store(self, answer: Any, since_s: float, began_us: int, token: str = "") -> Steps[Written]:
         took_ms = round((self.state.clock() - since_s) * 1_000)
-        self.state.open.began_us(self.question.entry_id)  # this is the answer: the question is open no longer
         return (
             yield from store(self.cache, self.question, answer, self.scope, *self.properties, took_ms, began_us, token)
         )

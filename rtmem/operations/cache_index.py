@@ -113,8 +113,8 @@ class Near:
 
 def nearest(
     index: CacheIndex, entries: str, scope: str, vector: bytes, up_to: float, timeout_ms: int
-) -> Steps[tuple[int, list[Near]]]:
-    """The time at the server in microseconds, and the nearest questions of a scope, nearest first.
+) -> Steps[list[Near]]:
+    """The nearest questions of a scope, nearest first.
 
     Args:
         vector: float32, shape (dims,), in this machine's order of bytes.
@@ -127,18 +127,18 @@ def nearest(
     args += _words(index.vector_field, settings.candidates_max)
     args += ["TIMEOUT", settings.lookup_deadline_ms, "PARAMS", 4, "scope", scope, "vector", vector]
     try:
-        now, *rows = yield from call("rtmem_v1_cache_find", [entries], args, read_only=True, timeout_ms=timeout_ms)
+        rows = yield from call("rtmem_v1_cache_find", [entries], args, read_only=True, timeout_ms=timeout_ms)
     except CommandError as exc:
         if not is_lost(exc):
             raise
         index.state.known = False
         yield from ensure(index, wait=False, timeout_ms=timeout_ms)
-        now, *rows = yield from call("rtmem_v1_cache_find", [entries], args, read_only=True, timeout_ms=timeout_ms)
+        rows = yield from call("rtmem_v1_cache_find", [entries], args, read_only=True, timeout_ms=timeout_ms)
     found = [
         Near(entry_id.decode(), max(0.0, float(distance)), float(threshold) if threshold else None, prompt, row)
         for entry_id, distance, threshold, prompt, *row in rows
     ]
-    return int(now), sorted(found, key=lambda near: near.distance)
+    return sorted(found, key=lambda near: near.distance)
 
 
 @lru_cache(maxsize=16)

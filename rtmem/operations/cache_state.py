@@ -82,26 +82,44 @@ class Known:
 class OpenQuestions:
     """When questions were asked that found no answer, by the server's clock.
 
-    An answer that was computed before something was invalidated must not be stored after it. Of several who ask the
-    same, the first counts: at worst an answer is not stored that could have been.
+    An answer that was computed before something was invalidated must not be stored after it. Who asked which of several
+    answers to one question nobody knows, so all count from the first that is open: at worst an answer is not stored
+    that could have been. Who never comes back with an answer is forgotten after `question_ms_max`.
     """
 
-    __slots__ = ("_asked", "_lost")
+    __slots__ = ("_asked", "_clock", "_keep_s", "_lock", "_lost")
 
-    def __init__(self) -> None:
-        self._asked: OrderedDict[str, int] = OrderedDict()
+    def __init__(self, question_ms_max: int, clock: Callable[[], float]) -> None:
+        self._lock = threading.Lock()
+        self._clock = clock
+        self._keep_s = question_ms_max / 1_000
+        self._asked: OrderedDict[str, tuple[int, int, float]] = OrderedDict()  # first us, how many, since s
         self._lost = False
 
     def ask(self, entry_id: str, now_us: int) -> None:
         """It was asked, and an answer may follow."""
-        self._asked.setdefault(entry_id, now_us)
-        if len(self._asked) > OPEN_MAX:
-            self._lost = True
-            _drop_oldest(self._asked)
+        now_s = self._clock()
+        with self._lock:
+            first_us, count, since_s = self._asked.get(entry_id, (now_us, 0, now_s))
+            if now_s - since_s > self._keep_s:
+                first_us, count, since_s = now_us, 0, now_s
+            self._asked[entry_id] = (min(first_us, now_us), count + 1, since_s)
+            if len(self._asked) > OPEN_MAX:
+                _, (_, _, since_s) = self._asked.popitem(last=False)
+                self._lost = self._lost or now_s - since_s <= self._keep_s
 
     def began_us(self, entry_id: str) -> int | None:
         """When the question was asked whose answer comes now; None if it was not asked here."""
-        return self._asked.pop(entry_id, UNKNOWN_US if self._lost else None)
+        with self._lock:
+            found = self._asked.get(entry_id)
+            if found is None:
+                return UNKNOWN_US if self._lost else None
+            first_us, count, since_s = found
+            if count > 1:
+                self._asked[entry_id] = (first_us, count - 1, since_s)
+            else:
+                del self._asked[entry_id]
+            return first_us
 
 
 def _drop_oldest(found: OrderedDict[str, Any]) -> None:
@@ -183,7 +201,7 @@ class CacheState:
     embedder_pause: Pause = field(init=False)
     usage: Usage = field(init=False)
     known: Known = field(default_factory=Known)
-    open: OpenQuestions = field(default_factory=OpenQuestions)
+    open: OpenQuestions = field(init=False)
     counts: Counts = field(default_factory=Counts)
     _flights: dict[str, Future[str]] = field(default_factory=dict)
     _pid: int = field(default_factory=os.getpid)
@@ -192,6 +210,7 @@ class CacheState:
         self.redis_pause = Pause(self.settings.pause_ms, self.clock)
         self.embedder_pause = Pause(self.settings.pause_ms, self.clock)
         self.usage = Usage(self.settings.usage_max)
+        self.open = OpenQuestions(self.settings.question_ms_max, self.clock)
 
     @property
     def flights(self) -> dict[str, Future[str]]:

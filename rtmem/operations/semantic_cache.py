@@ -52,7 +52,8 @@ def look(cache: CacheContext, question: Question) -> Steps[Hit | None]:
         state.counts.add("paused")
         state.open.ask(question.entry_id, UNKNOWN_US)
         return None
-    hit = None
+    hit, asked_us = None, UNKNOWN_US
+    deadline = Deadline(cache.settings.lookup_deadline_ms, state.clock)
     try:
         if question.entry_id in state.known:
             # Nothing else, and no embedding: this is what most hits are.
@@ -60,13 +61,16 @@ def look(cache: CacheContext, question: Question) -> Steps[Hit | None]:
             (row,) = yield Batch((command,), timeout_ms=cache.settings.lookup_deadline_ms)
             hit = None if None in row else exact_hit(cache, question, row)
         if hit is None:
-            hit = yield from _exact_or_near(cache, question)
+            hit, asked_us, begun = yield from _exact(cache, question, deadline)
+            if hit is None and begun is not None:
+                hit = yield from _near(cache, question, begun, deadline)
     except RtmemError as exc:
         state.note(exc)
-        state.open.ask(question.entry_id, UNKNOWN_US)
-        return None
+    else:
+        if hit is None:
+            cache.note("miss")
     if hit is None:
-        cache.note("miss")
+        state.open.ask(question.entry_id, asked_us)  # an answer may be computed now
         return None
     state.counts.add(hit.kind)
     if state.usage.add(cache.keys.tenant, hit.entry_id, hit.saved_ms, hit.kind) or cache.settings.refresh_on_hit:
@@ -74,23 +78,18 @@ def look(cache: CacheContext, question: Question) -> Steps[Hit | None]:
     return hit
 
 
-def _exact_or_near(cache: CacheContext, question: Question) -> Steps[Hit | None]:
-    state, entry_id = cache.state, question.entry_id
-    deadline = Deadline(cache.settings.lookup_deadline_ms, state.clock)
-    by_meaning, begun = compares(cache, question), None
-    if by_meaning:
+def _exact(cache: CacheContext, question: Question, deadline: Deadline) -> Steps[tuple[Hit | None, int, Begun | None]]:
+    """The answer to this very question, the time at the server, and the embedding that was begun meanwhile."""
+    begun: Begun | None = None
+    if compares(cache, question):
         (begun,) = yield Begin(Embed((question.text,), "query", deadline.left_ms))
-    row, time = yield Batch((("HMGET", cache.keys.entry(entry_id), *_ROW), _TIME), timeout_ms=deadline.left_ms)
+    command = ("HMGET", cache.keys.entry(question.entry_id), *_ROW)
+    row, time = yield Batch((command, _TIME), timeout_ms=deadline.left_ms)
+    asked_us = int(time[0]) * 1_000_000 + int(time[1])
     if None not in row:
-        return exact_hit(cache, question, row)
-    state.known.discard(entry_id)
-    now_us = int(time[0]) * 1_000_000 + int(time[1])
-    hit = None
-    if begun is not None:
-        now_us, hit = yield from _near(cache, question, begun, deadline, now_us)
-    if hit is None:
-        state.open.ask(entry_id, now_us)
-    return hit
+        return exact_hit(cache, question, row), asked_us, begun
+    cache.state.known.discard(question.entry_id)
+    return None, asked_us, begun
 
 
 def compares(cache: CacheContext, question: Question) -> bool:
@@ -101,10 +100,8 @@ def compares(cache: CacheContext, question: Question) -> bool:
     return index.state.has_engine and not cache.state.embedder_pause.is_on
 
 
-def _near(
-    cache: CacheContext, question: Question, begun: Begun, deadline: Deadline, now_us: int
-) -> Steps[tuple[int, Hit | None]]:
-    """When Redis was asked, and the nearest answer that may be taken. A failed embedding is a miss."""
+def _near(cache: CacheContext, question: Question, begun: Begun, deadline: Deadline) -> Steps[Hit | None]:
+    """The nearest answer that may be taken. A failed embedding is a miss."""
     index, threshold = cache.index, cache.threshold
     assert index is not None, "asked only where texts are compared"
     assert threshold is not None, "asked only where texts are compared"
@@ -112,20 +109,20 @@ def _near(
         (vector,) = yield begun
     except RtmemError as exc:
         cache.state.note(exc)
-        return now_us, None
+        return None
     if not (yield from cache_index.ensure(index, wait=False, timeout_ms=deadline.left_ms)):
         cache.state.counts.add("no_engine")
-        return now_us, None
-    now_us, found = yield from cache_index.nearest(
+        return None
+    found = yield from cache_index.nearest(
         index, cache.keys.entries, question.scope, vector.tobytes(), threshold, deadline.left_ms
     )
     for near in found:
         candidate = yield from _weigh(cache, question.text, near, threshold, deadline)
         if candidate.taken:
-            return now_us, _hit(cache, near.entry_id, near.row, candidate.prompt, near.distance)
+            return _hit(cache, near.entry_id, near.row, candidate.prompt, near.distance)
         if candidate.refusal is not None:
             cache.note(f"refused_{candidate.refusal.reason}")
-    return now_us, None
+    return None
 
 
 def _weigh(cache: CacheContext, asked: str, near: Near, threshold: float, deadline: Deadline) -> Steps[Candidate]:
@@ -255,7 +252,7 @@ def explain_question(cache: CacheContext, question: Question) -> Steps[Explanati
     if not why and index is not None:
         (vector,) = yield Embed((question.text,), "query", deadline.left_ms)
         if (yield from cache_index.ensure(index, wait=True, timeout_ms=deadline.left_ms)):
-            _, found = yield from cache_index.nearest(
+            found = yield from cache_index.nearest(
                 index, cache.keys.entries, question.scope, vector.tobytes(), DISTANCE_MAX, deadline.left_ms
             )
         else:

@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from rtmem.cache import CacheScope
 from rtmem.errors import InvalidRequestError
+from rtmem.operations import cache_state
 from tests.cache.colours import FRANCE, LIKE_FRANCE, SCOPE, World
 from tests.callers import Caller
+from tests.wire import Wire
 
 OTHER = CacheScope(model="other", parameters={})
 CONTEXT = [("human", "Hi"), ("ai", "Hello"), ("human", FRANCE)]
@@ -207,3 +209,41 @@ def test_floors_do_not_pile_up(world: World) -> None:
         world.client.blpop(["never there"], timeout=0.01)  # the server's own clock goes on
         cache.invalidate(tag="last")
         assert world.client.zcard(cache.context.keys.books + "floors") <= 1
+
+
+def test_of_several_who_were_asked_the_same_none_stores_what_is_stale(ann: Caller) -> None:
+    ann.lookup(FRANCE, SCOPE)
+    ann.lookup(FRANCE, SCOPE)
+    assert ann.update(FRANCE, "Paris.", SCOPE).stored
+    ann.invalidate(everything=True)
+    assert ann.update(FRANCE, "Paris.", SCOPE).reason == "invalidated"  # of the second one
+    assert ann.lookup(FRANCE, SCOPE) is None
+    assert ann.update(FRANCE, "Paris.", SCOPE).stored
+
+
+def test_a_look_up_that_failed_counts_as_asked_before_everything(world: World) -> None:
+    with world.open(retries_max=0, pause_ms=0) as cache:
+        wire = Wire(cache.owner)
+        wire.cut(0, after=False)
+        assert cache.lookup(FRANCE, SCOPE) is None
+        cache.invalidate(tag="geo")
+        assert cache.update(FRANCE, "Paris.", SCOPE, tags=["geo"]).reason == "invalidated"
+
+
+def test_a_computed_answer_leaves_nothing_open(ann: Caller) -> None:
+    for number in range(3):
+        assert ann.get_or_compute(f"{number}", SCOPE, lambda: "x").written.stored
+    with pytest.raises(ZeroDivisionError):
+        ann.get_or_compute("fails", SCOPE, lambda: 1 // 0)
+    assert not ann.context.state.open._asked
+
+
+def test_more_open_questions_than_are_remembered_are_refused_where_anything_was_invalidated(
+    ann: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_state, "OPEN_MAX", 2)
+    for number in range(4):
+        ann.lookup(f"{number}", SCOPE)
+    ann.invalidate(tag="geo")
+    assert ann.update("0", "x", SCOPE, tags=["geo"]).reason == "invalidated"
+    assert ann.update("1", "x", SCOPE, tags=["other"]).stored

@@ -3,9 +3,9 @@
 -- The nearest questions of a scope.
 -- ARGV 1 distance up to which an entry is brought  2 '1' to heed thresholds of entries  3 scope
 --      then the words of a query without FT.SEARCH
--- Replies {now us, {id, distance, threshold or '', prompt, answer, created, took, tags}, ...}
+-- Replies {{id, distance, threshold or '', prompt, answer, created, took, tags}, ...}
 local function find(keys, argv)
-  local reply, rows = redis.call('FT.SEARCH', unpack(argv, 4)), {text(now_us())}
+  local reply, rows = redis.call('FT.SEARCH', unpack(argv, 4)), {}
   local n = 2
   while reply[n] do
     local key, found = reply[n], reply[n + 1]
