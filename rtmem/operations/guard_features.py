@@ -17,6 +17,8 @@ _ITEMS_MAX: Final = 16_384
 _QUOTED: Final = re.compile(r'"([^"]{1,200})"|«([^»]{1,200})»|“([^”]{1,200})”|„([^“”]{1,200})[“”]|`([^`]{1,200})`')
 _MARKS: Final = frozenset('"«“„`')
 _AGO: Final = frozenset(("ago", "назад", "тому"))
+# The word after these is what is denied; "n't" may stand far from it.
+_DENIES_NEXT: Final = frozenset(("no", "without", "не", "без", "нет"))
 _ITEMS: Final = frozenset(Kind) - {Kind.FUNCTION, Kind.JOIN, Kind.MARKER, Kind.QUESTION, Kind.NEGATOR}
 _COUNTED: Final = frozenset((Kind.UNIT, Kind.NUMBER))
 _PASSED_OVER: Final = frozenset((Kind.FILLER, Kind.PRONOUN))  # "before they were" leaves the role to what follows
@@ -31,7 +33,7 @@ class Item:
     word: Word
     role: str = ""
     is_name: bool = False
-    is_joined: bool = False  # "and", "or" or "versus" stands before it
+    joined: str = ""  # "and", "or" or "versus" stands before it
     is_apart: bool = False  # an article or auxiliary stands before it
 
     @property
@@ -91,7 +93,8 @@ class _Reading:
     def read(self, found: list[Token]) -> None:
         items = self.items
         role = ""
-        is_joined = is_apart = is_after_pause = is_after_item = False
+        joined = ""
+        is_apart = is_after_pause = is_after_item = False
         for token in found:
             word, is_name, pauses, is_possessive, question = token
             kind = word.kind
@@ -107,32 +110,34 @@ class _Reading:
                 if not self._is_relative(word, is_after_pause):
                     self.question, role = self.question or word.name, ""
             elif kind is Kind.JOIN:
-                is_joined = True
+                joined = word.name
             elif kind is Kind.NEGATOR:
                 if word.name is EMPHATIC:
                     self.emphatic += 1
                 else:
                     self.negations += 1
+                    if word.surface in _DENIES_NEXT:
+                        role = "not"
             elif kind is Kind.DATE and word.surface in _AGO and not (items and items[-1].word.kind in _COUNTED):
                 is_item = False  # вернуть деньги назад
             if is_item:
                 self.question = self.question or question
                 if not role:
-                    role = "of" if is_possessive else self._inherited(word, is_joined, is_after_item)
-                items.append(_item(word, role, is_name, is_joined, is_apart))
+                    role = "of" if is_possessive else self._inherited(word, joined, is_after_item)
+                items.append(_item(word, role, is_name, joined, is_apart))
                 if kind not in _PASSED_OVER:
-                    role, is_joined, is_apart = "", False, False
+                    role, joined, is_apart = "", "", False
             if pauses:
                 role = ""
             is_after_pause, is_after_item = pauses, is_item
 
-    def _inherited(self, word: Word, is_joined: bool, is_after_item: bool) -> str:
+    def _inherited(self, word: Word, joined: str, is_after_item: bool) -> str:
         """The role of the item before, where both play it: between A and B, for three dogs, in May 2020."""
         if not self.items:
             return ""
         last = self.items[-1]
         is_one = is_after_item and (last.kind is Kind.NUMBER or (last.kind is Kind.DATE and word.kind in _COUNTED))
-        return last.role if is_joined or is_one else ""
+        return last.role if joined or is_one else ""
 
     def _is_letter(self, token: Token, found: list[Token]) -> bool:
         """Vitamin A, столбец a: a single letter that is no article."""

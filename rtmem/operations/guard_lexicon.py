@@ -105,7 +105,7 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_ARTICLES: Final = words_of("a an the")
+_ARTICLES: Final = words_of("a an the my your our its this that these those")
 _AUXILIARIES: Final = words_of(
     "is are was were be been being am do does did have has had can could may might would should shall will must"
 )
@@ -114,7 +114,11 @@ _EMPHATIC: Final = words_of(
     never none nobody nothing neither nor hardly barely ни никогда никто ничего ничто никак никого нигде никакой никакие
     """
 )
-_JOINS: Final = words_of("and or vs versus vs. & и или либо")
+_JOINS: Final = {
+    **dict.fromkeys(("and", "&", "и"), "and"),
+    **dict.fromkeys(("or", "или", "либо"), "or"),
+    **dict.fromkeys(("vs", "versus", "vs."), "versus"),
+}
 _RUSSIAN_ENDINGS: Final = words_of("ый ой ий ая яя ое ее ые ие ого его ому ему ым им ом ем ую юю ых их ыми ими ей")
 
 
@@ -146,8 +150,8 @@ def _closed_classes(found: Lexicon, language: ModuleType) -> None:
         name, *surfaces = line.split()
         for surface in (name, *surfaces):
             found.words[surface] = _word(Kind.PRONOUN, surface, senses=[f"pronoun {name}"])
-    for surface in _JOINS:
-        found.words[surface] = _word(Kind.JOIN, surface)
+    for surface, name in _JOINS.items():
+        found.words[surface] = _word(Kind.JOIN, surface, name=name)
     for surface in lists["NEGATORS"].split():
         found.words[surface] = _word(Kind.NEGATOR, surface, name=EMPHATIC if surface in _EMPHATIC else "")
     for line in _lines(lists["NUMBERS"]):

@@ -28,6 +28,7 @@ _OPPOSED_ROLES: Final = frozenset(
 # Before a number or a date each preposition says something else, and these say something that none does not.
 _DATED: Final = frozenset((Kind.NUMBER, Kind.DATE))
 _BOUNDS: Final = words_of("before after over under than until до после перед")
+_AND_OR: Final = {"and", "or"}
 _DURING: Final = frozenset(("in", "during"))
 _OBJECT_AND_SUBJECT: Final = {"object", "subject"}
 _BY: Final = frozenset(("by", ""))
@@ -53,6 +54,9 @@ def exchanged(asked: Features, cached: Features) -> Said | None:
         for second in moved[at + 1 :]:
             if first.one.role == second.other.role and second.one.role == first.other.role:
                 return _said(first.one, second.one), _said(first.other, second.other)
+    for pair in pairs:
+        if {pair.one.joined, pair.other.joined} == _AND_OR:
+            return pair.one.joined, pair.other.joined
     for pair in moved:
         roles = frozenset((pair.one.role, pair.other.role))
         if pair.one.kind in _DATED and roles != _DURING and ("" not in roles or not roles.isdisjoint(_BOUNDS)):
@@ -67,12 +71,10 @@ def exchanged(asked: Features, cached: Features) -> Said | None:
 
 def _paired(asked: tuple[Item, ...], cached: tuple[Item, ...]) -> list[Pair]:
     """The items both have, in the order of `asked`, with their place in `cached`."""
-    free = [item for item in cached if item.kind is not Kind.FILLER]
+    free = list(cached)
     taken: set[int] = set()
     pairs = []
     for item in asked:
-        if item.kind is Kind.FILLER:
-            continue
         at = _same(item, free, taken)
         if at is not None:
             taken.add(at)
@@ -133,6 +135,8 @@ def _matters(front: list[Pair], back: list[Pair], *, is_adjacent: bool) -> bool:
 
     Not if prepositions say what they are, wherever they stand; nor if one text says it in the passive.
     """
+    if front[0].one.kind is Kind.FILLER or back[0].one.kind is Kind.FILLER:
+        return False
     moved = (*front, *back)
     if any(pair.one.role or pair.other.role for pair in moved):
         return False
@@ -143,7 +147,7 @@ def _matters(front: list[Pair], back: list[Pair], *, is_adjacent: bool) -> bool:
     if is_adjacent:
         first, second = front[0], back[0]
         # "A and B" is "B and A"; "learn quickly" is "quickly learn".
-        is_listed = second.one.is_joined and first.other.is_joined
+        is_listed = second.one.joined and first.other.joined
         return not is_listed and (_are_even(first, second) or _are_bent(first, second))
     return True
 
