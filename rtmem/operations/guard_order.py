@@ -64,7 +64,7 @@ def exchanged(asked: Features, cached: Features) -> Said | None:
         # "by" only marks who acts in a sentence turned around: A hit B, B was hit by A.
         if roles in _OPPOSED_ROLES and not (roles == _BY and _is_turned(pairs)):
             return _said(pair.one), _said(pair.other)
-    if {asked.asked, cached.asked} == _OBJECT_AND_SUBJECT and _is_turned(pairs):
+    if {asked.asked, cached.asked} == _OBJECT_AND_SUBJECT and _is_turned(_told(pairs, asked, cached)):
         return asked.text, cached.text
     return _swapped(pairs) or _declined(pairs)
 
@@ -97,6 +97,13 @@ def _same(item: Item, free: list[Item], taken: set[int]) -> int | None:
 
 def _is_turned(pairs: list[Pair]) -> bool:
     return any(one.place > two.place for one, two in pairwise(pairs))
+
+
+def _told(pairs: list[Pair], asked: Features, cached: Features) -> list[Pair]:
+    """The pairs without fillers, if the texts have nothing else; else none."""
+    told = [pair for pair in pairs if pair.one.kind is not Kind.FILLER]
+    counts = {sum(item.kind is not Kind.FILLER for item in side.items) for side in (asked, cached)}
+    return told if counts == {len(told)} else []
 
 
 def _swapped(pairs: list[Pair]) -> Said | None:
