@@ -9,6 +9,7 @@ from importlib import import_module
 from types import ModuleType
 
 BENCHMARKS = {
+    "cache": "cache: what a hit, a miss and an update cost beside raw commands, RedisVL and LangChain; a storm",
     "cache-quality": "cache: hits and false hits on labelled pairs, with the guard and without, beside RedisVL",
     "checkpoint": "savers: latency against the floor and the peers, growth, round trips, event-loop stalls",
     "crash": "crash lab: power cuts, kills and broken disks, and what each of them takes away",
