@@ -13,6 +13,7 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import Capability
 from redis.crc import key_slot
 
+from rtmem.cache.nodes import NodeCache
 from rtmem.checkpoint import AsyncRedisSaver
 from rtmem.drivers import AsyncDriver, SyncDriver
 from rtmem.drivers.cluster import _plain_url, slot_of
@@ -27,7 +28,7 @@ from rtmem.errors import (
 from rtmem.operations import event_log
 from rtmem.pointers import AsyncPointers
 from rtmem.records import LOG_LAYOUT, LogEvent, LogGroup
-from rtmem.settings import Pointers
+from rtmem.settings import Cache, Pointers
 from rtmem.steps import Batch
 from tests.drivers.colours import COLOURS, Colour, talking
 from tests.drivers.processes import Process, eventually, spawning
@@ -362,3 +363,17 @@ def test_the_first_key_decides_the_slot(command: tuple[str, ...], key: bytes | N
 )
 def test_a_url_says_the_nodes_and_how_to_speak_to_them(url: str, plain: str, seeds: tuple[str, ...]) -> None:
     assert _plain_url(url) == (plain, seeds)
+
+
+async def test_a_cache_of_nodes_works_in_a_cluster(cluster: Cluster) -> None:
+    patient: Any = {"lookup_deadline_ms": 60_000, "update_deadline_ms": 60_000}
+    keys = [((f"n{number}",), "k") for number in range(20)]
+    async with NodeCache.from_conn_string(cluster.url, settings=Cache(**patient)) as cache:
+        for number in range(8):  # tenants in several slots
+            of_one = cache.bind(f"user {number}")
+            await of_one.aset(dict.fromkeys(keys, (number, 60)))
+            assert await of_one.aget(keys) == dict.fromkeys(keys, number)
+            of_one.clear([("n3",)])
+            assert len(of_one.get(keys)) == 19
+            await of_one.aclear()
+            assert of_one.get(keys) == {}
