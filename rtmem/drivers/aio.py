@@ -240,7 +240,7 @@ async def _embed(request: Embed, embedder: Embedder) -> list[Any]:
         return []
     try:
         async with asyncio.timeout(None if request.timeout_ms is None else request.timeout_ms / 1000):
-            with vectors.failing_as_told(embedder):
+            with vectors.FailingAsTold(embedder):
                 answer = await embedder.aembed(request.texts, request.what)
     except TimeoutError:
         raise EmbeddingUnavailableError(

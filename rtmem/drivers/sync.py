@@ -172,7 +172,7 @@ class SyncDriver:
 def _embed(request: Embed, embedder: Embedder) -> list[Any]:
     if not request.texts:
         return []
-    with vectors.failing_as_told(embedder):
+    with vectors.FailingAsTold(embedder):
         answer = embedder.embed(request.texts, request.what)
     return vectors.rows(answer, len(request.texts), embedder)
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, Literal
 
@@ -24,12 +23,8 @@ from langgraph.store.base import (
 from rtmem.errors import CommandError, EmbeddingError, FunctionMissingError, InvalidRequestError, QueryError
 from rtmem.operations import memory_queries, memory_vectors, vector_index
 from rtmem.operations.functions import calls
-from rtmem.operations.memory_drafts import item_fields
+from rtmem.operations.memory_drafts import Draft, writes
 from rtmem.operations.memory_items import (
-    BARE,
-    SEPARATOR,
-    UNEMBEDDED,
-    WHOLE,
     read_item,
     read_paths,
     texts_of,
@@ -38,13 +33,9 @@ from rtmem.operations.memory_items import (
 from rtmem.operations.memory_ranking import hybrid
 from rtmem.operations.memory_scope import MemoryScope
 from rtmem.operations.memory_search import list_namespaces, search
-from rtmem.operations.text_query import stemmed
 from rtmem.steps import Batch, Command, Embed, Request, Steps
 
 _TTL_MS_MAX: Final = 10**14  # three thousand years; Redis adds it to the time
-
-Vectors = list[bytes] | None
-"""Of an item; None where the embedder failed."""
 
 
 def batch(scope: MemoryScope, ops: Iterable[Op]) -> Steps[list[Result]]:
@@ -87,14 +78,14 @@ def batch(scope: MemoryScope, ops: Iterable[Op]) -> Steps[list[Result]]:
         gets = {}
     if drafts and not scope.index.state.known:
         yield from vector_index.setup(scope.index)  # without a query engine, items can be found by their keys
-    writes = [_put(scope, draft) for draft in drafts]
-    replies = yield from calls([_get(scope, op) for op in gets.values()] + writes)
+    written = writes(scope, drafts)
+    replies = yield from calls([_get(scope, op) for op in gets.values()] + written)
     for (n, op), reply in zip(gets.items(), replies, strict=False):
         results[n] = _read(scope, op, reply)
     if scope.index.state.has_engine and any(type(reply) is list and reply[1] == 0 for reply in replies[len(gets) :]):
         # Somebody flushed the database, and the index with it: what was just written is not in the new one for sure.
         yield from vector_index.setup(scope.index)
-        yield from calls(writes)
+        yield from calls(written)
     return results
 
 
@@ -171,23 +162,12 @@ def _read(scope: MemoryScope, op: GetOp, reply: list[bytes | None] | None) -> It
 # Writing -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Draft:
-    """What is about to be written, or deleted."""
-
-    op: PutOp
-    value: bytes | None
-    ttl_ms: int
-    texts: list[str]
-    vectors: Vectors
-
-
-def _draft(scope: MemoryScope, op: PutOp) -> _Draft:
+def _draft(scope: MemoryScope, op: PutOp) -> Draft:
     if op.value is None:
-        return _Draft(op, None, 0, [], [])
+        return Draft(op, None, 0, [], [])
     has_texts = scope.embedder is not None or scope.settings.ranking == "hybrid"
     texts = texts_of(op.value, paths_of(scope, op.index)) if has_texts else []
-    return _Draft(op, write_value(scope.serde, op.value, scope.settings.value_bytes_max), _ttl_ms(op.ttl), texts, [])
+    return Draft(op, write_value(scope.serde, op.value, scope.settings.value_bytes_max), _ttl_ms(op.ttl), texts, [])
 
 
 def paths_of(scope: MemoryScope, index: Literal[False] | Sequence[str] | None) -> Sequence[str]:
@@ -222,7 +202,7 @@ def _embed_queries(scope: MemoryScope, ops: Iterable[SearchOp | ListNamespacesOp
     return {text: vector.tobytes() for text, vector in zip(texts, vectors, strict=True)}
 
 
-def _embed_drafts(scope: MemoryScope, drafts: Sequence[_Draft]) -> Steps[None]:
+def _embed_drafts(scope: MemoryScope, drafts: Sequence[Draft]) -> Steps[None]:
     texts = tuple(dict.fromkeys(text for draft in drafts for text in draft.texts))
     if not texts or scope.embedder is None:
         return
@@ -234,27 +214,6 @@ def _embed_drafts(scope: MemoryScope, drafts: Sequence[_Draft]) -> Steps[None]:
         return
     for draft in drafts:
         draft.vectors = memory_vectors.with_direction([vectors[text] for text in draft.texts])
-
-
-def _put(scope: MemoryScope, draft: _Draft) -> Command:
-    op = draft.op
-    key = scope.keys.memory(scope.principal, op.namespace, op.key)
-    if op.value is None or draft.value is None:
-        return ("FCALL", "rtmem_v1_memories_delete", 1, key)
-    # A reindex does not know how this store was opened, so an item says what of it was embedded.
-    from_store = scope.fields if draft.texts and scope.fields != (WHOLE,) else None
-    paths = op.index if isinstance(op.index, list | tuple) else from_store
-    common, own = item_fields(scope.principal, op.namespace, op.key, op.value, draft.value, paths)
-    if draft.texts and (scope.settings.ranking == "hybrid" or draft.vectors is None):
-        own += ["s", stemmed("\n".join(draft.texts))]
-    if not draft.vectors:
-        own += ["mark", BARE if draft.vectors is not None else f"{BARE}{SEPARATOR}{UNEMBEDDED}"]
-    first, *sides = draft.vectors or [b""]
-    if first:
-        own += [scope.index.vector_field, first]
-    keys = (2, key, scope.index.alias) if first else (1, key)
-    head = (scope.index.vector_field, scope.index.fingerprint, scope.index.dims, draft.ttl_ms, len(sides), *sides)
-    return ("FCALL", "rtmem_v1_memories_put", *keys, *head, len(common), *common, *own)
 
 
 # Vectors that failed to come -----------------------------------------------------------------------------------------

@@ -132,3 +132,35 @@ def test_namespaces_that_langgraph_forbids_are_refused_in_batches_too(store: Any
 def test_a_principal_is_an_id(stores: Stores) -> None:
     with stores.open() as store, pytest.raises(IdTooLongError):
         store.bind("p" * 600)
+
+
+def test_puts_of_a_batch_are_what_they_are_one_by_one(stores: Stores) -> None:
+    def op(n: int, parts: int) -> PutOp:
+        value = {
+            "parts": [f"text {n} {part}" for part in range(parts)],
+            "n": n,
+            "long": "x" * (70_000 if n == 4 else 9),
+        }
+        if n == 13:
+            value |= {f"field {each}": each for each in range(3_000)}  # more than one HSET of Lua takes
+        return PutOp(NS, f"{n}", None if n % 7 == 3 else value, index=False if n % 5 == 1 else None, ttl=n % 3 or None)
+
+    rounds = [[op(n, n % 4) for n in range(30)], [op(n, (n + 1) % 3) for n in range(40)]]
+    index = {"embed": Letters(), "fields": ["parts[*]"]}
+    seen = []
+    for principal in ("together", "apart"):
+        with stores.open(index=index, principal=principal) as store:
+            for ops in rounds:
+                for part in [ops] if principal == "together" else [[each] for each in ops]:
+                    store.batch(part)
+            keys = [store.scope.keys.memory(principal, NS, f"{n}") for n in range(40)]
+            seen.append(
+                [
+                    [(item.key, item.value) for item in store.search(NS, limit=100)],
+                    [sorted(stores.client.hkeys(f"{key}{side}")) for key in keys for side in ("", ":1", ":2", ":3")],
+                    [stores.client.pttl(key) > 0 for key in keys],
+                    [(stores.client.hget(key, "u") or b"").split(b" ")[1:] for key in keys],
+                ]
+            )
+    assert [key for key, _ in seen[0][0]] == [f"{n}" for n in range(40) if n % 7 != 3]
+    assert seen[0] == seen[1]
