@@ -11,10 +11,11 @@ from typing import Any
 import anyio
 import pytest
 
-from rtmem.settings import Checkpoint, Redis
+from rtmem.settings import Cache, Checkpoint, Redis
 from tests.conftest import ServerFactory
 from tests.crash.faults import Disk
 from tests.drivers.processes import Process, Spawn, spawning
+from tests.gateway.cached import Counted
 from tests.gateway.conftest import ServeGateway
 from tests.gateway.graphs import chat
 from tests.gateway.raw import RawClient, raw_client
@@ -61,6 +62,25 @@ async def undoubted_turn(client: RawClient, text: str, assistant_id: str = "chat
     while doubted(end := await turn(client, text, assistant_id, **params)):
         pass
     return end
+
+
+async def test_a_turn_out_of_the_cache_is_on_disk_before_its_end_is_told(
+    serve_gateway: ServeGateway, server: Process, disk: Disk
+) -> None:
+    counted = Counted(conversation="last_turn")
+    patient = {"cache": Cache(lookup_deadline_ms=60_000, update_deadline_ms=60_000)}
+    async with serve_gateway(
+        url=server.url, graphs={"chat": counted.graph}, sections=patient, turn_durability="fsync"
+    ) as served:
+        await served.gateway.caches.awake.wait()
+        for thread in ("live", "hit"):
+            async with raw_client(served.ws_url, thread) as client:
+                await client.subscribe()
+                end = await undoubted_turn(client, "hello")
+                await eventually(lambda: not served.gateway.runs.at_work)
+                assert (end["event"], end["durability"]) == ("completed", "fsync")
+                assert disk.on_disk(server.folder, checkpoint_bytes(end))
+    assert counted.asked == ["hello"]
 
 
 @pytest.mark.parametrize("assistant_id", ["chat", "approval", "nested"])
