@@ -86,6 +86,8 @@ class _Completions(BaseHTTPRequestHandler):
             if at == 1 and "break" in text:
                 self._send([], error={"message": "it broke", "type": "server_error"})
                 return
+            if at == 1 and "vanish" in text:
+                return
             self._send([{"index": 0, "delta": {"role": "assistant", **delta}, "finish_reason": None}])
         self._send([{"index": 0, "delta": {}, "finish_reason": finish}])
         self._send([], usage=USAGE)

@@ -30,6 +30,11 @@ from rtmem.operations.cache_writing import check_properties
 from rtmem.operations.cached_messages import facts, replayed
 
 EVENT: Final = "rtmem.cache"
+# What LangChain reads off the model that is called, which is this one and not the wrapped.
+_TAKEN_OVER: Final = (
+    *("callbacks", "tags", "metadata", "verbose", "name"),
+    *("disable_streaming", "output_version", "profile", "custom_get_token_ids"),
+)
 _logger: Final = logging.getLogger(__name__)
 
 
@@ -86,8 +91,8 @@ class CachedChatModel(BaseChatModel):
             )
         if not isinstance(cache, SemanticCache | AsyncSemanticCache):
             raise ConfigError(f"cache is a {type(cache).__name__}: give a SemanticCache or an AsyncSemanticCache")
+        of_model = {name: getattr(model, name) for name in _TAKEN_OVER}
         # No cache of LangChain's own before this one.
-        of_model = {name: getattr(model, name) for name in ("disable_streaming", "output_version", "profile")}
         super().__init__(model=model, answers=cache, cache=False, **of_model)  # type: ignore[call-arg]
         self._name = model_name or name_of(model)
         self._parameters = parameters
@@ -117,6 +122,11 @@ class CachedChatModel(BaseChatModel):
 
     def _get_invocation_params(self, stop: list[str] | None = None, **kwargs: Any) -> dict[str, Any]:
         return self.model._get_invocation_params(stop=stop, **kwargs)
+
+    def _should_stream(self, *, async_api: bool, run_manager: Any = None, **kwargs: Any) -> bool:
+        if getattr(self.model, "streaming", None) is True:
+            kwargs = {"stream": True, **kwargs}
+        return super()._should_stream(async_api=async_api, run_manager=run_manager, **kwargs)
 
     def _combine_llm_outputs(self, llm_outputs: list[dict[str, Any] | None], /) -> dict[str, Any]:
         return self.model._combine_llm_outputs(llm_outputs)

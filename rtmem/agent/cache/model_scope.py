@@ -7,6 +7,7 @@ owner excludes from what describes the model (clients), secrets, and what every 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
@@ -37,7 +38,11 @@ def parameters_of(model: BaseChatModel) -> dict[str, Any]:
         "class": f"{type(model).__module__}.{type(model).__qualname__}",
         "kind": model._llm_type,
         "identity": dict(model._identifying_params),
-        "fields": {name: _described(value) for name, value in model if _is_told(model, name, value)},
+        "fields": {
+            name: _described(value)
+            for name in (*_told_fields(type(model)), *(model.model_extra or ()))
+            if (value := getattr(model, name)) is not None and not isinstance(value, SecretStr | SecretBytes)
+        },
     }
 
 
@@ -60,10 +65,9 @@ def scope_of_call(
     )
 
 
-def _is_told(model: BaseChatModel, name: str, value: Any) -> bool:
-    field = type(model).model_fields.get(name)
-    excluded = field is not None and bool(field.exclude)
-    return not excluded and name not in _OF_ANY_MODEL and not isinstance(value, SecretStr | SecretBytes)
+@cache
+def _told_fields(kind: type[BaseChatModel]) -> tuple[str, ...]:
+    return tuple(name for name, field in kind.model_fields.items() if not field.exclude and name not in _OF_ANY_MODEL)
 
 
 def _described(value: Any) -> Any:

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 from langchain_core._api import LangChainBetaWarning
-from langchain_core.callbacks import UsageMetadataCallbackHandler
+from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -246,6 +246,28 @@ def test_batches_and_several_answers(talk: Talk) -> None:
     assert talk.calls == 4
 
 
+def test_callbacks_and_streaming_of_the_wrapped_model_are_those_of_this_one(talk: Talk) -> None:
+    class Hears(BaseCallbackHandler):
+        def __init__(self) -> None:
+            self.tokens: list[str] = []
+            self.ends = 0
+
+        def on_llm_new_token(self, token: Any, **kwargs: Any) -> None:
+            self.tokens.append(str(token))
+
+        def on_llm_end(self, *args: Any, **kwargs: Any) -> None:
+            self.ends += 1
+
+    whole = Talk(talk.cache, talk.server, talk.loop, False)
+    heard = [Hears(), Hears()]
+    said = [whole.ask(FRANCE, talk.model(talk.bare(callbacks=[each], streaming=True))).content for each in heard]
+    for each in heard:
+        assert "".join(each.tokens) == said[0] == said[1]
+        assert len([token for token in each.tokens if token]) > 1
+        assert each.ends == 1
+    assert talk.calls == 1
+
+
 # Isolation ---------------------------------------------------------------------------------------------------------
 
 
@@ -335,6 +357,13 @@ def test_a_stream_that_breaks_is_an_error_and_is_not_kept(stream: Talk) -> None:
             stream.chunks("break, please")
         assert stream.calls == calls
     assert "stored" not in stream.cache.counts
+
+
+def test_a_stream_that_ends_without_saying_how_is_not_kept(stream: Talk) -> None:
+    for calls in (1, 2):
+        assert stream.ask("vanish, please").content == "Answer"
+        assert stream.calls == calls
+    assert stream.cache.counts["unstored_truncated"] == 2
 
 
 def test_a_failure_of_the_model_passes_as_it_is_and_the_next_call_tries_again(talk: Talk) -> None:
