@@ -57,6 +57,10 @@ class Given(Protocol):
 class Cached(Protocol):
     """The cache, for one turn. Neither method raises anything, and no turn waits for it longer than its deadline."""
 
+    @property
+    def turn_input(self) -> Mapping[str, Any] | None:
+        """What the graph is to be given, once the cache has not answered."""
+
     async def answer(self) -> Given | None:
         """Answer this turn, or leave that to the graph."""
 
@@ -89,11 +93,13 @@ async def run(
         cached: for a turn that may be answered from the cache.
     """
     await tell(_lifecycle("running", graph_name))
-    if cached is not None and (given := await cached.answer()) is not None:
-        for event in given.events:
-            await tell(event)
-        await _tell_end("completed", graph_name, given.checkpoint_id, tell, before_end)
-        return
+    if cached is not None:
+        if (given := await cached.answer()) is not None:
+            for event in given.events:
+                await tell(event)
+            await _tell_end("completed", graph_name, given.checkpoint_id, tell, before_end)
+            return
+        turn_input = cached.turn_input
     translator = Translator()
     error: Exception | None = None
     try:

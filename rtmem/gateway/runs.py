@@ -287,7 +287,7 @@ class Runs:
                 beside.start_soon(promise.watch)
                 await turn.run(
                     graph,
-                    turn_input if cached is None else cached.turn_input,
+                    turn_input,
                     config,
                     graph_name=run.assistant_id,
                     tell=tell,

@@ -24,7 +24,9 @@ pytestmark = pytest.mark.anyio
 QUESTION = "What is the capital of France?"
 PARAPHRASE = "What's the capital of France?"
 # What is promised within a deadline must not depend on the machine.
-PATIENT = {"cache": Cache(lookup_deadline_ms=60_000, update_deadline_ms=60_000, pause_ms=0)}
+PATIENT = {
+    "cache": Cache(thresholds={"local": 0.1}, lookup_deadline_ms=60_000, update_deadline_ms=60_000, pause_ms=0),
+}
 
 
 async def asked(

@@ -70,7 +70,9 @@ class TurnCache:
         config: RunnableConfig,
         assistant_id: str,
     ) -> None:
-        self.turn_input = turn_input
+        self.turn_input: dict[str, Any] | None = turn_input
+        """What the graph is to be given, if it has to run."""
+        self._input = turn_input
         self._policy = policy
         self._cache = cache
         self._graph = graph
@@ -125,9 +127,10 @@ class TurnCache:
     async def _give(self, message: AIMessage, hit: Hit) -> Given:
         """Put question and answer into the thread. Raises what a saver or the graph raises."""
         channel, node = self._policy.channel, self._policy.answer_node
-        updates: list[tuple[Any, str]] = [(self.turn_input, _INPUT), (self.turn_input, START)]
-        updates.append(({channel: [message]}, node))
-        made = [await self._update(*update) for update in updates]
+        made = [await self._update(self._input, _INPUT)]
+        self.turn_input = None  # the thread has it: should the rest fail, the graph goes on from there
+        made.append(await self._update(self._input, START))
+        made.append(await self._update({channel: [message]}, node))
         after = await self._graph.aget_state(self._config)
         if after.next:
             # Nodes that would have followed: the answer is told, so the turn is over.
@@ -231,7 +234,7 @@ class TurnCache:
         return {name: value for name, value in {**found, **state.values}.items() if name != self._policy.channel}
 
     def _other_input(self) -> dict[str, Any]:
-        return {name: value for name, value in self.turn_input.items() if name != self._policy.channel}
+        return {name: value for name, value in self._input.items() if name != self._policy.channel}
 
     def _tags(self) -> Collection[str]:
         thread_id = self._config.get("configurable", {}).get("thread_id", "")

@@ -25,7 +25,7 @@ from rtmem.cache import AsyncSemanticCache
 from rtmem.records import TurnEvent
 from rtmem.settings import Cache
 from tests.agent.offload.worlds import Scripted, say
-from tests.gateway.graphs import Graph, approval, chat
+from tests.gateway.graphs import Graph, approval, chat, nested
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +64,6 @@ class World:
             if tell is not None:
                 tell(event)
 
-        turn_input = turn_input if cached is None else cached.turn_input
         await turn.run(graph, turn_input, config, graph_name="g", tell=told, cached=cached)
         return events
 
@@ -363,16 +362,30 @@ async def test_a_hit_that_the_thread_does_not_take_is_answered_by_the_graph(
             raise RuntimeError("an answer of somebody else")
         return "__end__"
 
-    builder = StateGraph(MessagesState)
+    class State(MessagesState):
+        notes: Annotated[list[str], operator.add]
+
+    builder = StateGraph(State)
     builder.add_node("answer", lambda state: one())
     builder.add_edge(START, "answer")
     builder.add_conditional_edges("answer", route)
     graph = cached_turns(builder.compile(checkpointer=InMemorySaver()), model="m", parameters={})
-    assert not await world.hits(graph, said(QUESTION), "a")
-    assert not await world.hits(graph, said(QUESTION), "b")
+    assert not await world.hits(graph, said(QUESTION, notes=["n"]), "a")
+    assert not await world.hits(graph, said(QUESTION, notes=["n"]), "b")
     assert "goes on without the cache: RuntimeError: an answer of somebody else" in caplog.text
     state = await graph.aget_state({"configurable": {"thread_id": "b"}})
     assert [message.text for message in state.values["messages"]] == [QUESTION, "Paris."]
+    assert state.values["notes"] == ["n"]  # given once, although the graph ran after all
+
+
+async def test_an_answer_of_a_graph_within_the_graph_is_given_too(world: World) -> None:
+    graph = cached_turns(nested(), model="m", parameters={})
+    assert not await world.hits(graph, said("hello 3"), "a")
+    assert await world.hits(graph, said("hello 3"), "b")
+    assert not await world.hits(graph, said("again 1"), "b")
+    state = await graph.aget_state({"configurable": {"thread_id": "b"}})
+    assert len(state.values["messages"]) == 4
+    assert state.next == ()
 
 
 async def test_an_answer_that_was_streamed_is_given_as_it_was_stored(world: World) -> None:
