@@ -37,8 +37,7 @@ def write_picture(looked: Sequence[Looked], path: Path) -> None:
             theirs = _point(each)
             mark(panel, theirs, f"redisvl, {each.redisvl_distance:g}", _THEIRS, "s")
             reach.append(theirs.false_hit_rate)
-        part = "held out" if each.pairs.part == "held_out" else "public"
-        name_axes(panel, f"{part}: {each.name}, {len(each.compared):,} pairs", 1.25 * max(reach))
+        name_axes(panel, f"{each.name}, {len(each.compared):,} pairs", 1.25 * max(reach))
     for panel in panels[len(shown) :]:
         panel.set_visible(False)
     figure.suptitle("How often a cached answer is given, and how often it is the wrong one", fontsize=11)

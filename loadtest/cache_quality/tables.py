@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from loadtest.cache_quality.guard_time import AGAIN, NEW_TEXTS, Times
-from loadtest.cache_quality.looked import Looked
+from loadtest.cache_quality.looked import Looked, Rates
 from loadtest.cache_quality.sets import TOLD, Part
 from rtmem.errors import CalibrationError
 from rtmem.loadtest import Experiment, Latency, Measured, Verdict
@@ -140,7 +140,8 @@ def _guard_time(guard_us: Times) -> Experiment:
         GUARD_TIME,
         len(guard_us[NEW_TEXTS]),
         rows,
-        "first of the process: every word is new; new texts: held-out pairs after all of dev; the same again: those",
+        "CPU time. First of the process: every word is new; new texts: held-out pairs after all of dev; again: "
+        "those once more",
     )
 
 
@@ -169,25 +170,40 @@ def verdicts(looked: Sequence[Looked], guard_us: Times) -> list[Verdict]:
             Verdict.of(f"{each.name}: hard negatives that hit", target=most, measured=ours.hard, unit="", best_other="")
         )
         if each.redisvl:
-            theirs = each.rates(each.redisvl)
-            equal = each.threshold_at(theirs.hits, guard=True)
-            measured = None if equal is None else each.rates(each.hits(equal, guard=True)).false_hits
-            found.append(
-                Verdict.of(
-                    f"{each.name}: false hits at redisvl's hit rate, {theirs.hits:.1%}",
-                    target=theirs.false_hits / SHARE_MAX,
-                    measured=measured,
-                    unit="",
-                    best_other=f"redisvl {theirs.false_hits:.4f}",
-                )
-            )
+            found += [_at_their_hits(each), _at_our_hits(each, ours)]
     for name in (NEW_TEXTS, AGAIN):
         measured = Latency.of(guard_us[name]).mean_us
-        found.append(Verdict.of(f"guard, {name}, mean", target=GUARD_US_MAX, measured=measured, unit="us"))
+        found.append(Verdict.of(f"guard, {name}, mean CPU", target=GUARD_US_MAX, measured=measured, unit="us"))
     asked = [each for each in looked if each.rtmem]
     differing = float(sum(each.disagreeing for each in asked)) if asked else None
     found.append(Verdict.of("pairs of which rtmem.cache and the curve disagree", target=0, measured=differing, unit=""))
     return found
+
+
+def _at_their_hits(each: Looked) -> Verdict:
+    """With the threshold of rtmem such that it hits as often as redisvl does at its default."""
+    theirs = each.rates(each.redisvl)
+    equal = each.threshold_at(theirs.hits, guard=True)
+    return Verdict.of(
+        f"{each.name}: false hits at redisvl's hit rate, {theirs.hits:.1%}",
+        target=theirs.false_hits / SHARE_MAX,
+        measured=None if equal is None else each.rates(each.hits(equal, guard=True)).false_hits,
+        unit="",
+        best_other=f"redisvl {theirs.false_hits:.4f}",
+    )
+
+
+def _at_our_hits(each: Looked, ours: Rates) -> Verdict:
+    """With the threshold of redisvl such that it hits as often as rtmem does at its default."""
+    equal = each.threshold_at(ours.hits, guard=False)
+    theirs = None if equal is None else each.rates(each.hits(equal, guard=False)).false_hits
+    return Verdict.of(
+        f"{each.name}: false hits at rtmem's hit rate, {ours.hits:.1%}",
+        target=0.0 if theirs is None else theirs / SHARE_MAX,
+        measured=ours.false_hits,
+        unit="",
+        best_other="" if theirs is None else f"redisvl {theirs:.4f}",
+    )
 
 
 def notes(looked: Sequence[Looked]) -> list[str]:
@@ -195,6 +211,8 @@ def notes(looked: Sequence[Looked]) -> list[str]:
     return [
         "our own pairs were committed before the first rule of the guard; rules and thresholds were made on dev, and "
         "held out was opened by this program alone",
+        "the guard was written with dev before its eyes, so dev and thresholds from it look better than they are; "
+        "what is held out does not",
         "hits: share of the paraphrases; false hits: share of all other pairs (hard negatives and unrelated); at most: "
         "with 95 % confidence (Wilson); threshold: cosine distance",
         "redisvl: extensions.cache.llm.SemanticCache with the same embedder, the first text stored, the second "

@@ -45,7 +45,7 @@ def calibrate(
     model: Annotated[
         str,
         typer.Option(
-            "--model", metavar="MODEL", help="local, multilingual or remote:NAME; default: [embedding] model."
+            "--model", metavar="MODEL", help="local, multilingual or remote:NAME; default: that of \\[embedding]."
         ),
     ] = "",
     guard: Annotated[bool, typer.Option("--guard/--no-guard", help="With the cache's guard, as it will run.")] = True,
@@ -57,16 +57,18 @@ def calibrate(
     config: options.Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what is written as JSON.")] = False,
 ) -> None:
-    """Find how near a question must be to a cached one, from pairs whose answer you know.
+    """Find how near a question must be to a cached one, by pairs that you label.
 
-    A pair is two questions. Of [bold]paraphrase[/bold] one answer serves both; of the others it does not:
-    number, unit, date, negation, antonym, swap, name, quoted (nearly the same words), unrelated. Take them from what
-    your users really ask, near misses above all: some hundreds of each. Public sets work too, by their columns
+    Of a [bold]paraphrase[/bold] one answer serves both questions. Of the others it does not:
+    number, unit, date, negation, antonym, swap, name, quoted (nearly the same
+    words), unrelated. Take them from what your users ask, near misses above all,
+    some hundreds of each. Public sets work too, by the names of their columns
     (question1, question2, is_duplicate; sentence1, sentence2, label).
 
-    Prints what each threshold would do, and the line for your settings. It needs no Redis. Examples:
+    Prints what each threshold would do, and the line for your settings. It needs
+    no Redis. Examples:
       [bold]rtmem cache calibrate pairs.csv[/bold]
-      [bold]rtmem cache calibrate pairs.csv --precision 0.95 --model multilingual --out results[/bold]
+      [bold]rtmem cache calibrate pairs.csv --precision 0.95 --model multilingual[/bold]
       [bold]rtmem cache calibrate pairs.csv --false-hits 0.01 --sure[/bold]
     """
     from rtmem.cli.cache import picture as pictures
