@@ -33,6 +33,12 @@ _logger: Final = logging.getLogger(__name__)
 _INPUT: Final = "__input__"  # LangGraph's name for whoever gives a graph its input
 _NOT_OF_THE_ANSWER: Final = frozenset({"thread_id", "principal", "checkpoint_ns", "checkpoint_id", "checkpoint_map"})
 _TAG_CHARACTERS_MAX: Final = 512
+_NOT_KEPT: Final = {
+    "tool_calls": "it called tools; cached_turns(..., allow=['tool_calls']) keeps those",
+    "state": "it changed other channels than its messages; cached_turns(..., allow=['state']) keeps those",
+    "messages": "it did something else to its messages than add one answer",
+}
+_told: Final[set[tuple[str, str]]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +197,8 @@ class TurnCache:
             after = await self._graph.aget_state({**self._config, "configurable": configurable})
             answer, reason = self._answer_in(asked.before, after)
             if answer is None:
-                _logger.debug("assistant %r: a turn is not kept: %s", self._assistant_id, reason)
+                self._cache.context.state.counts.add(f"unstored_{reason}")
+                _tell_once(self._assistant_id, reason)
                 return
             written = await self._cache.update(
                 asked.prompt,
@@ -202,7 +209,7 @@ class TurnCache:
                 took_ms=took_ms,
                 allow=[reason for reason in UNWANTED if reason in self._policy.allow],  # type: ignore[misc]
             )
-            if not written.stored:
+            if not written.stored:  # counted by the cache
                 _logger.debug("assistant %r: a turn is not kept: %s", self._assistant_id, written.reason)
         except Exception as exc:  # noqa: BLE001 - as above; the turn is over
             _logger.warning("assistant %r: a turn is not kept: %s", self._assistant_id, _described(exc))
@@ -213,13 +220,13 @@ class TurnCache:
         earlier, messages = _messages_of(before, channel), _messages_of(after, channel)
         known = [message.id for message in (*earlier, *self._question)]
         if after.next or [message.id for message in messages[: len(known)]] != known:
-            return None, "state"
+            return None, "messages"
         *between, last = messages[len(known) - 1 :]  # from the question on
         if not isinstance(last, AIMessage):
-            return None, "empty"
+            return None, "messages"
         del between[:1]
         if between and not ("tool_calls" in allow and all(_is_of_tools(message) for message in between)):
-            return None, "tool_calls" if any(_is_of_tools(message) for message in between) else "state"
+            return None, "tool_calls" if all(_is_of_tools(message) for message in between) else "messages"
         if "state" not in allow and self._others(after) != {**self._others(before), **self._other_input()}:
             return None, "state"
         return last, ""
@@ -262,6 +269,17 @@ def of_turn(
         return None
     named = [each if each.id else each.model_copy(update={"id": str(uuid.uuid4())}) for each in messages]
     return TurnCache(policy, cache, graph, {**turn_input, policy.channel: named}, config, assistant_id)
+
+
+def _tell_once(assistant_id: str, reason: str) -> None:
+    """Tell the owner of a graph what keeps turns of his from being kept: he may never see a hit and wonder why."""
+    if (assistant_id, reason) not in _told:
+        _told.add((assistant_id, reason))
+        _logger.warning(
+            "assistant %r: a turn is not kept in the cache, nor are others like it: %s (told once)",
+            assistant_id,
+            _NOT_KEPT[reason],
+        )
 
 
 def _messages_of(state: StateSnapshot, channel: str) -> list[BaseMessage]:

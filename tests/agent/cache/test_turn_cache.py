@@ -18,7 +18,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from rtmem.agent import turn
-from rtmem.agent.cache import cached_turns
+from rtmem.agent.cache import cached_turns, turn_cache
 from rtmem.agent.cache.turn_cache import TurnCache, of_turn
 from rtmem.agent.served import CACHED_TURNS
 from rtmem.cache import AsyncSemanticCache
@@ -247,10 +247,15 @@ def agent(**options: Any) -> Graph:
     return cached_turns(made, model="m", parameters={}, tools=[population], **options)
 
 
-async def test_a_turn_that_called_tools_is_kept_only_where_the_owner_says_so(world: World) -> None:
+async def test_a_turn_that_called_tools_is_kept_only_where_the_owner_says_so(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    turn_cache._told.clear()
     graph = agent()
     assert not await world.hits(graph, said(QUESTION), "a")
     assert not await world.hits(graph, said(QUESTION), "b")
+    assert caplog.text.count("it called tools; cached_turns(..., allow=['tool_calls']) keeps those") == 1
+    assert world.cache.counts["unstored_tool_calls"] == 2
     graph = agent(allow=["tool_calls"])
     assert not await world.hits(graph, said(QUESTION), "a")
     assert await world.hits(graph, said(QUESTION), "b")
@@ -288,6 +293,7 @@ async def test_a_turn_with_several_answers_or_none_is_not_kept(world: World) -> 
     shortened: Any = lambda state: {"messages": [RemoveMessage(id=state["messages"][0].id), AIMessage("b")]}  # noqa: E731
     await world.turn(answering(shortened), said(QUESTION))
     assert await world.entries() == 0
+    assert world.cache.counts["unstored_messages"] == 4
 
 
 async def test_what_was_invalidated_while_the_graph_ran_is_not_kept(world: World) -> None:
