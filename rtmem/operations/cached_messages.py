@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 from langchain_core.messages.ai import UsageMetadata
 
 from rtmem.operations.cache_records import Hit
+
+M = TypeVar("M", bound=BaseMessage)
 
 CACHED: Final = "rtmem_cache"
 """Name in `response_metadata` of what is known of a hit: kind, distance, saved_ms, hit_id (for `report`), usage."""
@@ -26,7 +28,7 @@ def kept(message: BaseMessage, ending: Mapping[str, Any] | None = None) -> BaseM
     return whole.model_copy(update={"id": None, "response_metadata": metadata})
 
 
-def replayed(message: BaseMessage, hit: Hit) -> BaseMessage:
+def replayed(message: M, hit: Hit) -> M:
     """`message` as it is given out of the cache.
 
     Its usage is zero: whoever adds up what answers cost must not count this one again. What it cost when it was

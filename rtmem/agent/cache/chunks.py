@@ -17,14 +17,19 @@ from rtmem.operations.cached_messages import kept
 _ENDINGS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
 
 
-def kept_result(result: ChatResult) -> list[BaseMessage]:
-    """What of a result is kept: all its messages."""
+def kept_result(result: ChatResult) -> list[BaseMessage] | None:
+    """What of a result is kept: all its messages; None if there is nothing to keep."""
+    return _readable(messages_of(result))
+
+
+def messages_of(result: ChatResult) -> list[BaseMessage]:
+    """Its messages, with all that is known of each."""
     told = result.llm_output or {} if len(result.generations) == 1 else {}
     return [kept(each.message, {**told, **(each.generation_info or {})}) for each in result.generations]
 
 
 def kept_stream(chunks: Sequence[ChatGenerationChunk]) -> list[BaseMessage] | None:
-    """What of a whole stream is kept; None if nothing came."""
+    """What of a whole stream is kept; None if there is nothing to keep."""
     merged = merge_chat_generation_chunks(list(chunks))
     if merged is None:
         return None
@@ -33,7 +38,12 @@ def kept_stream(chunks: Sequence[ChatGenerationChunk]) -> list[BaseMessage] | No
     if metadata.get("model_provider") and not any(metadata.get(name) for name in _ENDINGS):
         # Providers say how a stream ended. This one was cut off, and its client did not notice.
         metadata["finish_reason"] = "incomplete"
-    return [message]
+    return _readable([message])
+
+
+def _readable(messages: list[BaseMessage]) -> list[BaseMessage] | None:
+    # A call of a tool that could not be read may become one that can, when its chunks are put together again.
+    return None if any(getattr(message, "invalid_tool_calls", None) for message in messages) else messages
 
 
 def copy_of(chunk: ChatGenerationChunk) -> ChatGenerationChunk:
@@ -54,17 +64,14 @@ def chunks_of(message: BaseMessage) -> Iterator[ChatGenerationChunk]:
         for block in content:
             for part in _parts(block):
                 yield _chunk([part])
-    calls = [(call["name"], json.dumps(call["args"]), call["id"]) for call in whole.tool_calls]
-    calls += [(call["name"] or "", call["args"] or "", call["id"]) for call in whole.invalid_tool_calls]
-    for at, (name, arguments, call_id) in enumerate(calls):
-        piece_of_call = tool_call_chunk(name=name, args=arguments, id=call_id, index=at)
-        yield _chunk("" if isinstance(content, str) else [], tool_call_chunks=[piece_of_call])
+    for at, call in enumerate(whole.tool_calls):
+        told = tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=at)
+        yield _chunk("" if isinstance(content, str) else [], tool_call_chunks=[told])
     yield _chunk(
         "" if isinstance(content, str) else [],
         additional_kwargs=whole.additional_kwargs,
         response_metadata=whole.response_metadata,
         usage_metadata=whole.usage_metadata,
-        name=whole.name,
         chunk_position="last",
     )
 

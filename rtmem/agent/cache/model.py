@@ -19,7 +19,7 @@ from langgraph.config import get_stream_writer
 from pydantic import PrivateAttr
 
 from rtmem.agent.cache.binding import with_model
-from rtmem.agent.cache.chunks import chunks_of, kept_result
+from rtmem.agent.cache.chunks import chunks_of, kept_result, messages_of
 from rtmem.agent.cache.model_scope import name_of, parameters_of, scope_of_call
 from rtmem.agent.cache.streams import ashared, shared
 from rtmem.agent.served import SERVED, Served
@@ -163,7 +163,7 @@ class CachedChatModel(BaseChatModel):
             return self._ask(messages, stop, kwargs)
         results: list[ChatResult] = []
 
-        def compute() -> list[BaseMessage]:
+        def compute() -> list[BaseMessage] | None:
             results.append(self._ask(messages, stop, kwargs))
             return kept_result(results[0])
 
@@ -185,7 +185,7 @@ class CachedChatModel(BaseChatModel):
             return await self._aask(messages, stop, kwargs)
         results: list[ChatResult] = []
 
-        async def compute() -> list[BaseMessage]:
+        async def compute() -> list[BaseMessage] | None:
             results.append(await self._aask(messages, stop, kwargs))
             return kept_result(results[0])
 
@@ -253,7 +253,7 @@ class CachedChatModel(BaseChatModel):
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
     ) -> Generator[ChatGenerationChunk, None, None]:
         if type(self.model)._stream is BaseChatModel._stream:
-            yield from chunks_of(kept_result(self._ask(messages, stop, kwargs))[0])
+            yield from chunks_of(messages_of(self._ask(messages, stop, kwargs))[0])
             return
         if self.model.rate_limiter:
             self.model.rate_limiter.acquire(blocking=True)
@@ -264,7 +264,7 @@ class CachedChatModel(BaseChatModel):
     ) -> AsyncGenerator[ChatGenerationChunk, None]:
         kind = type(self.model)
         if kind._astream is BaseChatModel._astream and kind._stream is BaseChatModel._stream:
-            for chunk in chunks_of(kept_result(await self._aask(messages, stop, kwargs))[0]):
+            for chunk in chunks_of(messages_of(await self._aask(messages, stop, kwargs))[0]):
                 yield chunk
             return
         if self.model.rate_limiter:

@@ -9,31 +9,17 @@ from typing import Any, Final
 
 from langchain_core.language_models._compat_bridge import message_to_events
 from langchain_core.messages import AIMessage
-from langchain_core.messages.ai import UsageMetadata
 
 from rtmem.operations.cache_records import Hit
-
-MARK: Final = "rtmem_cache"
-"""In `response_metadata` of a message that came out of the cache."""
+from rtmem.operations.cached_messages import replayed
 
 _PIECE_CHARACTERS: Final = 24
 _WORD: Final = re.compile(rf"\s*\S{{1,{_PIECE_CHARACTERS}}}|\s+")
-_NO_USAGE: Final = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
-
-
-def facts_of(hit: Hit) -> dict[str, Any]:
-    """What clients are told of a hit."""
-    return {"kind": hit.kind, "distance": hit.distance, "saved_ms": hit.saved_ms, "hit_id": hit.hit_id}
 
 
 def message_of(answer: AIMessage, hit: Hit) -> AIMessage:
     """The answer as a new message: no model was used for it, and its metadata say what was used once."""
-    facts = facts_of(hit)
-    changed: dict[str, Any] = {"id": f"rtmem-{uuid.uuid4()}"}
-    if answer.usage_metadata is not None:
-        facts["usage"] = dict(answer.usage_metadata)
-        changed["usage_metadata"] = _NO_USAGE
-    return answer.model_copy(update={**changed, "response_metadata": {**answer.response_metadata, MARK: facts}})
+    return replayed(answer, hit).model_copy(update={"id": f"rtmem-{uuid.uuid4()}"})
 
 
 def pieces(text: str) -> Iterator[str]:

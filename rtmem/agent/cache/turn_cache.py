@@ -22,11 +22,12 @@ from langgraph.constants import END, START
 from langgraph.errors import EmptyChannelError
 from langgraph.types import StateSnapshot, StateUpdate
 
-from rtmem.agent.cache.replaying import events_of, facts_of, message_of
+from rtmem.agent.cache.replaying import events_of, message_of
 from rtmem.agent.cache.turns import CachedTurns, Graph
 from rtmem.agent.translator import Translator
 from rtmem.cache import AsyncSemanticCache, CacheScope, Hit
 from rtmem.operations.cache_answers import UNWANTED
+from rtmem.operations.cached_messages import facts
 from rtmem.records import TurnEvent
 
 _logger: Final = logging.getLogger(__name__)
@@ -162,7 +163,7 @@ class TurnCache:
             checkpoints.append(TurnEvent("checkpoints", {**told, "parent_id": parent} if parent else told))
             parent = checkpoint_id
         values = self._shown(after)
-        yield TurnEvent("custom", {"name": "rtmem.cache", "payload": facts_of(hit)})
+        yield TurnEvent("custom", {"name": "rtmem.cache", "payload": facts(hit)})
         yield checkpoints[0]
         if channel in values:
             said = [each for each in values[channel] if each.id != message.id]

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 
-from rtmem.agent.cache.replaying import MARK, events_of, message_of, pieces
+from rtmem.agent.cache.replaying import events_of, message_of, pieces
 from rtmem.cache import Hit
+from rtmem.operations.cached_messages import CACHED
 
 FACTS: dict[str, Any] = {"kind": "semantic", "distance": 0.05, "saved_ms": 800, "hit_id": "h"}
 HIT = Hit(answer=None, prompt="p", created_ms=1, tags=(), entry_id="e", **FACTS)
@@ -36,9 +37,9 @@ def test_a_message_is_a_new_one_that_used_no_model() -> None:
     first, second = message_of(answer, HIT), message_of(answer, HIT)
     assert len({answer.id, first.id, second.id}) == 3
     assert first.usage_metadata == {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-    assert first.response_metadata == {"model_name": "m", MARK: {**FACTS, "usage": USAGE}}
+    assert first.response_metadata == {"model_name": "m", CACHED: {**FACTS, "usage": USAGE}}
     assert answer.usage_metadata == USAGE
-    assert MARK not in answer.response_metadata
+    assert CACHED not in answer.response_metadata
 
 
 def test_each_block_streams_in_pieces_and_ends_whole() -> None:
