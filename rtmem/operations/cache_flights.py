@@ -91,7 +91,10 @@ class Flight:
             mine: Future[str] = Future()
             other = flights.setdefault(entry_id, mine)
             if other is mine:
-                return (yield from self._lead(mine))
+                outcome = yield from self._lead(mine)
+                if outcome is None:
+                    break
+                return outcome
             verdict = yield from self._wait_for(other)
             if verdict in (ALONE, ""):
                 break
@@ -121,8 +124,8 @@ class Flight:
         self.waited_s += self.state.clock() - since_s
         return flight.result() if done else ""
 
-    def _lead(self, flight: Future[str]) -> Steps[Outcome]:
-        """Speak for this process. However it ends, those who wait for it are told."""
+    def _lead(self, flight: Future[str]) -> Steps[Outcome | None]:
+        """Speak for this process; None: each is to compute its own. However it ends, those who wait for it are told."""
         verdict = FAILED
         try:
             outcome, verdict = yield from self._with_lease()
@@ -131,8 +134,8 @@ class Flight:
             self.state.flights.pop(self.question.entry_id, None)
             flight.set_result(verdict)
 
-    def _with_lease(self) -> Steps[tuple[Outcome, str]]:
-        """An answer, by this process or another, and how others shall take it."""
+    def _with_lease(self) -> Steps[tuple[Outcome | None, str]]:
+        """An answer, by this process or another, and how others shall take it; none if each is to compute its own."""
         token = secrets.token_hex(8)
         while self._patience_s > 0:
             try:
@@ -149,7 +152,7 @@ class Flight:
                 self.state.note(exc)
                 break
             return (yield from self._hold(token, int(reply[1])))
-        return (yield from self._compute()), ALONE
+        return None, ALONE
 
     def _ask(self, function: str, *args: str | int) -> Steps[Any]:
         timeout_ms = self.cache.settings.lookup_deadline_ms  # somebody waits for each

@@ -123,7 +123,7 @@ def nearest(
     Redis: 1 round trip, FCALL rtmem_v1_cache_find. 2 more when the index has been lost.
     """
     settings = index.settings
-    args: list[Argument] = [up_to, int(settings.adaptive), scope, index.name]
+    args: list[Argument] = [up_to, int(settings.adaptive), index.name]
     args += _words(index.vector_field, settings.candidates_max)
     args += ["TIMEOUT", settings.lookup_deadline_ms, "PARAMS", 4, "scope", scope, "vector", vector]
     try:

@@ -64,10 +64,11 @@ def test_a_blocking_cache_says_that_it_cannot_await(redis_url: str) -> None:
 
 
 class Model:
-    """Answers when it is told to, and counts."""
+    """Answers when it is told to, and counts. All calls but the first wait for each other, if there are `together`."""
 
-    def __init__(self, answers: list[Any], awaiting: bool) -> None:
+    def __init__(self, answers: list[Any], awaiting: bool, together: int = 0) -> None:
         self.answers = answers
+        self.together = together
         self.calls = 0
         self.awaiting = awaiting
         self.go_on = threading.Event()
@@ -80,8 +81,11 @@ class Model:
     def _compute(self) -> Any:
         with self._lock:
             self.calls += 1
-            answer = self.answers[min(self.calls, len(self.answers)) - 1]
+            mine = self.calls
+            answer = self.answers[min(mine, len(self.answers)) - 1]
         assert self.go_on.wait(PATIENCE_S)
+        if mine > 1:
+            eventually(lambda: self.calls >= self.together, PATIENCE_S)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -89,8 +93,8 @@ class Model:
     async def _acompute(self) -> Any:
         self.calls += 1
         answer = self.answers[min(self.calls, len(self.answers)) - 1]
-        while not self.go_on.is_set():  # noqa: ASYNC110 - a thread sets it
-            await asyncio.sleep(0.001)
+        mine = self.calls
+        await becomes(lambda: self.go_on.is_set() and (mine == 1 or self.calls >= self.together), PATIENCE_S)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -152,11 +156,11 @@ def test_the_error_of_the_holder_is_its_caller_s_and_one_other_tries(world: Worl
         assert not world.client.keys("*lease:*")
 
 
-def test_an_answer_that_nobody_else_should_get_is_computed_by_each(world: World) -> None:
+def test_an_answer_that_nobody_else_should_get_is_computed_by_each_and_all_at_once(world: World) -> None:
     call = AIMessage("", tool_calls=[{"name": "search", "args": {}, "id": "1"}])
     with world.open() as one, world.open() as two:
         caches = [one, two]
-        model = Model([call], world.awaiting)
+        model = Model([call], world.awaiting, together=6)
         outcomes = ask_at_once(caches, model, 3, waiting(caches, 3))
         assert model.calls == 6
         assert all(outcome.hit is None and outcome.written.reason == "tool_calls" for outcome in outcomes)

@@ -197,8 +197,7 @@ def test_nobody_reads_a_principal_or_a_tag_out_of_a_key(world: World, ann: Calle
     assert all(key.startswith((b"rtmem:c:e:{", b"rtmem:c:t:{")) for key in keys)
 
 
-def test_a_record_that_claims_another_scope_is_not_taken(world: World, ann: Caller) -> None:
-    # The index may be behind: what decides is the entry itself.
+def test_an_entry_among_the_keys_of_another_tenant_is_not_taken(world: World, ann: Caller) -> None:
     key = ann.context.keys.entry(ann.update(FRANCE, "Paris.", SCOPE).entry_id)
     other = ann.context.bound("bob").keys
     world.client.hset(other.entry("0" * 32), mapping=world.client.hgetall(key))

@@ -1,21 +1,21 @@
 -- Reading: near questions, and entries for people.
 
 -- The nearest questions of a scope.
--- ARGV 1 distance up to which an entry is brought  2 '1' to heed thresholds of entries  3 scope
+-- ARGV 1 distance up to which an entry is brought  2 '1' to heed thresholds of entries
 --      then the words of a query without FT.SEARCH
 -- Replies {{id, distance, threshold or '', prompt, answer, created, took, tags}, ...}
 local function find(keys, argv)
-  local reply, rows = redis.call('FT.SEARCH', unpack(argv, 4)), {}
+  local reply, rows = redis.call('FT.SEARCH', unpack(argv, 3)), {}
   local n = 2
   while reply[n] do
     local key, found = reply[n], reply[n + 1]
     if type(found) == 'table' then
       n = n + 2
       local id, distance = key:sub(#keys[1] + 1), tonumber(found[2])
-      local row = redis.call('HMGET', key, 'scope', 'threshold', 'prompt', unpack(ROW))
-      local most = math.min(tonumber(argv[1]), argv[2] == '1' and tonumber(row[2] or 9) or 9)
-      if row[1] == argv[3] and row[3] and is_whole(row, 4) and distance <= most and key:sub(1, #keys[1]) == keys[1] then
-        rows[#rows + 1] = {id, found[2], row[2] or '', unpack(row, 3)}
+      local row = redis.call('HMGET', key, 'threshold', 'prompt', unpack(ROW))
+      local most = math.min(tonumber(argv[1]), argv[2] == '1' and tonumber(row[1] or 9) or 9)
+      if row[2] and is_whole(row, 3) and distance <= most and key:sub(1, #keys[1]) == keys[1] then
+        rows[#rows + 1] = {id, found[2], row[1] or '', unpack(row, 2)}
       end
     else
       n = n + 1
