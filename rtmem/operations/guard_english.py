@@ -17,7 +17,7 @@ my mine myself your yours yourself our ours ourselves ones one's oneself
 and or also too so then well but yet
 'm 're 've 'll 'd 's im ive youre theyre thats whats hows heres s t
 any some such very really actually just please pls plz kindly hi hello hey thanks thank ok okay
-as which of whose whom if whether whenever
+as which whose whom whether whenever
 """
 
 # They are left out as often as not, but "I owe him" is not "he owes me".
@@ -96,6 +96,8 @@ behind
 like
 during, while
 because, due to
+if
+of
 instead of, rather than
 """
 

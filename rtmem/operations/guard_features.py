@@ -16,11 +16,13 @@ _ITEMS_MAX: Final = 16_384
 
 _QUOTED: Final = re.compile(r'"([^"]{1,200})"|«([^»]{1,200})»|“([^”]{1,200})”|„([^“”]{1,200})[“”]|`([^`]{1,200})`')
 _MARKS: Final = frozenset('"«“„`')
-_AGO: Final = frozenset(("ago", "назад", "тому"))
+# Dates only after a number or a clock: three days ago, 7 am.
+_AGO: Final = frozenset(("ago", "назад", "тому", "am"))
+_COUNTED: Final = frozenset((Kind.UNIT, Kind.NUMBER))
+_DATED: Final = _COUNTED | {Kind.DATE}
 # The word after these is what is denied; "n't" may stand far from it.
 _DENIES_NEXT: Final = frozenset(("no", "without", "не", "без", "нет"))
 _ITEMS: Final = frozenset(Kind) - {Kind.FUNCTION, Kind.JOIN, Kind.MARKER, Kind.QUESTION, Kind.NEGATOR}
-_COUNTED: Final = frozenset((Kind.UNIT, Kind.NUMBER))
 _PASSED_OVER: Final = frozenset((Kind.FILLER, Kind.PRONOUN))  # "before they were" leaves the role to what follows
 # They ask nothing in "the day when", "people who".
 _RELATIVE: Final = frozenset(("when", "where", "who", "which", "whom", "когда", "где", "кто", "куда"))
@@ -94,7 +96,7 @@ class _Reading:
         items = self.items
         role = ""
         joined = ""
-        is_apart = is_after_pause = is_after_item = False
+        is_apart = is_after_pause = is_after_item = is_after_auxiliary = False
         for token in found:
             word, is_name, pauses, is_possessive, question = token
             kind = word.kind
@@ -107,7 +109,9 @@ class _Reading:
             elif kind is Kind.MARKER:
                 role = f"{role} {word.name}" if role == "than" else word.name
             elif kind is Kind.QUESTION:
-                if not self._is_relative(word, is_after_pause):
+                if self._is_relative(word, is_after_pause):
+                    role = word.name  # "who", "when" before what they say something about
+                else:
                     self.question, role = self.question or word.name, ""
             elif kind is Kind.JOIN:
                 joined = word.name
@@ -116,9 +120,9 @@ class _Reading:
                     self.emphatic += 1
                 else:
                     self.negations += 1
-                    if word.surface in _DENIES_NEXT:
+                    if word.surface in _DENIES_NEXT or (word.surface == "not" and not is_after_auxiliary):
                         role = "not"
-            elif kind is Kind.DATE and word.surface in _AGO and not (items and items[-1].word.kind in _COUNTED):
+            elif kind is Kind.DATE and word.surface in _AGO and not (items and items[-1].word.kind in _DATED):
                 is_item = False  # вернуть деньги назад
             if is_item:
                 self.question = self.question or question
@@ -129,7 +133,7 @@ class _Reading:
                     role, joined, is_apart = "", "", False
             if pauses:
                 role = ""
-            is_after_pause, is_after_item = pauses, is_item
+            is_after_pause, is_after_item, is_after_auxiliary = pauses, is_item, word.name is AUXILIARY
 
     def _inherited(self, word: Word, joined: str, is_after_item: bool) -> str:
         """The role of the item before, where both play it: between A and B, for three dogs, in May 2020."""
@@ -147,9 +151,9 @@ class _Reading:
         return token.is_name or any("а" <= token.word.surface[:1] <= "я" for token in found)
 
     def _is_relative(self, word: Word, is_after_pause: bool) -> bool:
-        if self.question or not self.items:
+        if not self.items:
             return False
-        return word.surface == "что" or (word.surface in _RELATIVE and not is_after_pause)
+        return (word.surface == "что" and not self.question) or (word.surface in _RELATIVE and not is_after_pause)
 
 
 def _asked(question: str, found: list[Token]) -> str:

@@ -149,7 +149,7 @@ def _matters(front: list[Pair], back: list[Pair], *, is_adjacent: bool) -> bool:
         return False
     if any(_is_instrumental(pair.one) for pair in moved) != any(_is_instrumental(pair.other) for pair in moved):
         return False
-    if all(pair.one.kind is Kind.PRONOUN for pair in moved):  # я тебя, ты меня
+    if any(pair.one.kind is Kind.PRONOUN for pair in moved):  # who follows me, whom I follow
         return True
     if is_adjacent:
         first, second = front[0], back[0]

@@ -160,12 +160,21 @@ def _content(a: Features, b: Features, lost: list[Item], gained: list[Item]) -> 
     _strike_abbreviated(right, a, left)
     _strike_compounds(left, right)
     _strike_compounds(right, left)
-    if not left or not right or _is_reworded(a, b):  # then a light word stands in for no other
+    is_reworded = _is_reworded(a, b)
+    if not left or not right or is_reworded:  # then a light word stands in for no other
         left, right = _heavy(left), _heavy(right)
+    if any(item.is_name for item in (*left, *right)):
+        return Refusal("name", _said(left), _said(right))
     if not left and not right:
         return None
-    reason = "name" if any(item.is_name for item in (*left, *right)) else "content"
-    return Refusal(reason, _said(left), _said(right))
+    if is_reworded and left and right and len(left) + len(right) >= _REWORDED_MIN and _share_content(a, b):
+        return None
+    return Refusal("content", _said(left), _said(right))
+
+
+_REWORDED_MIN: Final = 3
+"""Where so many words differ, and not in one place, the distance of the embeddings decides: one word put in another's
+place changes the question, a new sentence need not."""
 
 
 def _are_opposed(one: Word, other: Word) -> bool:
@@ -200,6 +209,10 @@ def _is_reworded(a: Features, b: Features) -> bool:
         for items, side in ((one, b), (other, a))
         for item in items[begin : len(items) - end]
     )
+
+
+def _share_content(a: Features, b: Features) -> bool:
+    return any(item.kind is Kind.CONTENT and not item.word.senses.isdisjoint(b.senses) for item in a.items)
 
 
 _FRAMED: Final = frozenset(Kind) - {Kind.FILLER, Kind.PRONOUN}
