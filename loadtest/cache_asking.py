@@ -19,7 +19,7 @@ from rtmem.cache import AsyncSemanticCache, CacheScope
 
 _SCOPE: Final = CacheScope(model="model", parameters={})
 # Whoever loses Redis computes for itself: on a machine that is busy starting processes, 200 ms are soon over.
-_PATIENT: Final = settings.Cache(lookup_deadline_ms=30_000, update_deadline_ms=30_000)
+_PATIENT: Final = settings.Cache(lookup_deadline_ms=60_000, update_deadline_ms=60_000)
 _DEADLINE_S: Final = 120.0
 
 

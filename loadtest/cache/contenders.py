@@ -35,7 +35,7 @@ class Subject:
 def cache_settings(prefix: str) -> settings.Cache:
     """The defaults, with room for all entries and time on a busy machine."""
     return msgspec.structs.replace(
-        settings.Cache(), prefix=prefix, entries_max=100_000, lookup_deadline_ms=10_000, update_deadline_ms=10_000
+        settings.Cache(), prefix=prefix, entries_max=100_000, lookup_deadline_ms=60_000, update_deadline_ms=60_000
     )
 
 
