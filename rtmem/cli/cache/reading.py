@@ -108,7 +108,7 @@ def _by_model(models: dict[str, _OfModel]) -> list[tuple[str, str]]:
 
 
 def show(
-    entry_id: Annotated[str, typer.Argument(metavar="[ID]", help="One entry, in full, with its answer.")] = "",
+    entry_id: Annotated[str, typer.Argument(metavar="ID", help="One entry, in full, with its answer.")] = "",
     ask: Annotated[
         str | None, typer.Option("--ask", metavar="TEXT", help="What would this question hit, and why not the rest?")
     ] = None,
