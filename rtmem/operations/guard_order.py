@@ -113,13 +113,13 @@ def _swapped(pairs: list[Pair]) -> Said | None:
     for at, pair in enumerate(pairs):
         highest = max(highest, ranks[pair.place])
         if highest == at:  # so far the same items in both: whatever moved, moved among them
-            if at > begin and (said := _exchanged_blocks(pairs[begin : at + 1])):
+            if at > begin and (said := _exchanged_blocks(pairs[begin : at + 1], is_first=begin == 0)):
                 return said
             begin = at + 1
     return None
 
 
-def _exchanged_blocks(pairs: list[Pair]) -> Said | None:
+def _exchanged_blocks(pairs: list[Pair], *, is_first: bool) -> Said | None:
     """The blocks at both ends of `pairs` if they have changed places and what is between them has stayed."""
     places = sorted(pair.place for pair in pairs)
     order = [places.index(pair.place) for pair in pairs]
@@ -131,13 +131,13 @@ def _exchanged_blocks(pairs: list[Pair]) -> Said | None:
             between = order[left : size - right]
             if order[size - right :] == list(range(right)) and between == list(range(right, right + len(between))):
                 front, back = pairs[:left], pairs[size - right :]
-                if _matters(front, back, is_adjacent=not between):
+                if _matters(front, back, is_adjacent=not between, is_first=is_first):
                     first, second = front[0], back[0]
                     return _said(first.one, second.one), _said(second.other, first.other)
     return None
 
 
-def _matters(front: list[Pair], back: list[Pair], *, is_adjacent: bool) -> bool:
+def _matters(front: list[Pair], back: list[Pair], *, is_adjacent: bool, is_first: bool) -> bool:
     """Whether two blocks that changed places mean something else now.
 
     Not if prepositions say what they are, wherever they stand; nor if one text says it in the passive.
@@ -146,7 +146,7 @@ def _matters(front: list[Pair], back: list[Pair], *, is_adjacent: bool) -> bool:
         return False
     moved = (*front, *back)
     if any(pair.one.role or pair.other.role for pair in moved):
-        return False
+        return not is_adjacent and not is_first and _keep_one_role(moved)
     if any(_is_instrumental(pair.one) for pair in moved) != any(_is_instrumental(pair.other) for pair in moved):
         return False
     if any(pair.one.kind is Kind.PRONOUN for pair in moved):  # who follows me, whom I follow
@@ -155,8 +155,13 @@ def _matters(front: list[Pair], back: list[Pair], *, is_adjacent: bool) -> bool:
         first, second = front[0], back[0]
         # "A and B" is "B and A"; "learn quickly" is "quickly learn".
         is_listed = second.one.joined and first.other.joined
-        return not is_listed and (_are_even(first, second) or _are_bent(first, second))
+        return not is_listed and (_are_even(first, second) or _are_bent(first, second) or _are_nouns(first, second))
     return True
+
+
+def _keep_one_role(moved: tuple[Pair, ...]) -> bool:
+    """Whether all have the same preposition in both texts: a table in the kitchen, a chair in the hall."""
+    return len({role for pair in moved for role in (pair.one.role, pair.other.role)}) == 1
 
 
 def _is_instrumental(item: Item) -> bool:
@@ -170,6 +175,18 @@ def _are_even(first: Pair, second: Pair) -> bool:
         all(item.is_name for item in items)
         or all(item.is_apart for item in items)
         or all(item.kind in (Kind.NUMBER, Kind.UNIT) for item in items)
+    )
+
+
+def _are_nouns(first: Pair, second: Pair) -> bool:
+    """Whether two English neighbours may be a compound, another thing in the other order: cat food, food cat."""
+    return all(
+        pair.one.kind is Kind.CONTENT
+        and pair.one.surface == pair.other.surface
+        and pair.one.surface.isascii()
+        and not pair.one.is_name
+        and not pair.one.surface.endswith(("ly", "ed", "ing"))
+        for pair in (first, second)
     )
 
 

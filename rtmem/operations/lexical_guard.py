@@ -26,6 +26,7 @@ from rtmem.operations.text_query import stemmed
 TEXT_CHARACTERS_MAX: Final = 2_000
 """Longer texts pass only if they are the same but for case and spaces: nobody rewords a page by chance."""
 
+_UNMATCHED_MAX: Final = 40
 _SAID_CHARACTERS_MAX: Final = 80
 
 
@@ -143,6 +144,8 @@ def _content(a: Features, b: Features, lost: list[Item], gained: list[Item]) -> 
     Whether the texts deny the same is settled here too: "impossible" is "not possible".
     """
     left, right = _told(lost), _told(gained)
+    if len(lost) > _UNMATCHED_MAX or len(gained) > _UNMATCHED_MAX:  # every word is compared with every other below
+        return Refusal("content", _begin(_said(left)), _begin(_said(right)))
     denied = 0
     for one in lost:
         for other in gained:
