@@ -18,12 +18,12 @@ from langchain_core._api import LangChainBetaWarning
 from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from openai import APIError
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from rtmem import settings as all_settings
 from rtmem.agent.cache import CachedChatModel
@@ -419,6 +419,53 @@ async def test_a_cancelled_stream_is_not_kept_and_one_of_those_who_wait_goes_on(
         await asyncio.gather(*others)
         assert "".join(heard[1]) == "".join(heard[2]) != ""
         assert len(server.requests) == 2
+
+
+class Gated(BaseChatModel):
+    """Says one word, and the others when it may. It never says how it ended."""
+
+    gate: Any = Field(default_factory=threading.Event, exclude=True)
+
+    @property
+    def _llm_type(self) -> str:
+        return "gated"
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
+        yield ChatGenerationChunk(message=AIMessageChunk("one"))
+        self.gate.wait(600)
+        yield ChatGenerationChunk(message=AIMessageChunk(" two"))
+        yield ChatGenerationChunk(message=AIMessageChunk(" three"))
+
+    async def _astream(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
+        yield ChatGenerationChunk(message=AIMessageChunk("one"))
+        await asyncio.to_thread(self.gate.wait, 600)
+        yield ChatGenerationChunk(message=AIMessageChunk(" two"))
+        yield ChatGenerationChunk(message=AIMessageChunk(" three"))
+
+
+def test_a_half_that_was_heard_is_never_somebody_elses_answer(stream: Talk) -> None:
+    bare = Gated()
+    model = stream.model(bare, model_name="gated")
+
+    async def leave() -> None:
+        chunks = model.astream("Go")
+        await anext(chunks)
+        await chunks.aclose()  # type: ignore[attr-defined]
+
+    def leave_blocking() -> None:
+        chunks: Any = model.stream("Go")
+        next(chunks)
+        chunks.close()
+
+    stream.run(leave_blocking, leave)
+    assert "stored" not in stream.cache.counts
+    bare.gate.set()
+    assert stream.ask("Go", model).content == "one two three"
+    assert stream.ask("Go", model).content == "one two three"
+    assert stream.cache.counts["stored"] == 1
 
 
 # Those who ask at the same time ------------------------------------------------------------------------------------
