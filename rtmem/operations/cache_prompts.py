@@ -11,6 +11,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import is_dataclass
 from enum import Enum
 from functools import lru_cache
 from operator import itemgetter
@@ -20,6 +21,7 @@ import msgspec
 from blake3 import blake3
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
+from typing_extensions import is_typeddict
 
 from rtmem.errors import InvalidRequestError
 
@@ -29,9 +31,11 @@ Prompt: TypeAlias = str | Sequence[BaseMessage | Mapping[str, Any] | tuple[str, 
 _ROLES: Final = {"user": "human", "assistant": "ai", "developer": "system"}
 _DIGEST_BYTES: Final = 16
 _SHORT_CHARACTERS: Final = 500
+_LONG_CHARACTERS: Final = 4_096
+_TOLD_OF_CALLS: Final = ("tool_calls", "invalid_tool_calls")
 _CALL_IDS: Final = ("id", "tool_call_id", "tool_use_id", "call_id")
 _CALL_BLOCKS: Final = ("tool_use", "tool_result", "tool_call", "function_call", "function_call_output")
-_MESSAGE_FIELDS: Final = ("name", "tool_calls", "tool_call_id")
+_MESSAGE_FIELDS: Final = ("name", *_TOLD_OF_CALLS, "tool_call_id")
 
 
 class CacheScope(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +67,7 @@ class CacheScope(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.conversation not in get_args(Conversation):
             raise InvalidRequestError(f"a scope's conversation is {self.conversation!r}: context or last_turn")
-        parts = (self.model, self.parameters, self.system, self.tools, self.response_format, self.conversation)
+        parts = {name: getattr(self, name) for name in self.__struct_fields__ if name != "digest"}
         msgspec.structs.force_setattr(self, "digest", digest_of("scope", parts))
 
 
@@ -144,8 +148,9 @@ def _read_message(message: Any) -> dict[str, Any]:
         role = getattr(message, "role", None) or message.type  # a ChatMessage has a role of its own
         found: dict[str, Any] = {"content": message.content}
         found |= {name: value for name in _MESSAGE_FIELDS if (value := getattr(message, name, None))}
-        if call := message.additional_kwargs.get("function_call"):
-            found["function_call"] = call
+        if getattr(message, "status", "") == "error":
+            found["status"] = "error"
+        found |= _more_of(message)
     elif isinstance(message, Mapping) and ("role" in message or "type" in message):
         found = {name: value for name, value in message.items() if name not in ("id", "role", "type")}
         role = message.get("role", message.get("type"))
@@ -163,10 +168,25 @@ def _read_message(message: Any) -> dict[str, Any]:
     return {**found, "role": _ROLES.get(role, role)}
 
 
+def _more_of(message: BaseMessage) -> dict[str, Any]:
+    """What providers are given of a message beyond LangChain's own fields: audio, reasoning, an old call of a function.
+
+    Not what stands in fields of its own too, nor what integrations note for themselves, by ids that are made up.
+    """
+    told = "tool_calls" if any(getattr(message, name, None) for name in _TOLD_OF_CALLS) else ""
+    more = {
+        name: value
+        for name, value in message.additional_kwargs.items()
+        if value is not None and name != told and not name.startswith("__")
+    }
+    call = more.pop("function_call", None)
+    return ({"function_call": call} if call else {}) | ({"additional_kwargs": more} if more else {})
+
+
 def _with_own_call_ids(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Messages whose calls of tools are numbered: what providers call them is made up, and says only what belongs
     together."""
-    if not any(name in message for message in messages for name in ("tool_calls", "tool_call_id")):
+    if not any(name in message for message in messages for name in (*_TOLD_OF_CALLS, "tool_call_id")):
         return messages
     numbers: dict[Any, str] = {}
 
@@ -179,10 +199,10 @@ def _with_own_call_ids(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     numbered = []
     for message in messages:
         changed = number(message)
-        for name in ("tool_calls", "content") if message["role"] != "human" else ():
+        for name in (*_TOLD_OF_CALLS, "content") if message["role"] != "human" else ():
             if isinstance(parts := message.get(name), list | tuple):
                 # An id of anything else, a file say, is what it is about.
-                changed[name] = [number(part) if name == "tool_calls" or _is_call(part) else part for part in parts]
+                changed[name] = [number(part) if name != "content" or _is_call(part) else part for part in parts]
         numbered.append(changed)
     return numbered
 
@@ -236,10 +256,13 @@ def _shown(content: Any) -> str:
 # Writing down -------------------------------------------------------------------------------------------------------
 
 
+_json: Final = json.JSONEncoder(ensure_ascii=False).encode  # of 1 MB of Cyrillic 3 ms; as \\u escapes 50
+
+
 def digest_of(what: str, value: Any) -> str:
     """128 bits of a value, as hex. Raises InvalidRequestError for what cannot be written down."""
     try:
-        text = json.dumps(_written(value, what))
+        text = _json(_written(value, what))
     except RecursionError as exc:
         raise InvalidRequestError(f"{what} is nested too deeply to be compared") from exc
     return _hashed(what, text)
@@ -247,6 +270,8 @@ def digest_of(what: str, value: Any) -> str:
 
 def _written(value: Any, where: str) -> Any:
     """`value` as JSON in which no two values look alike: dictionaries in order, and types told apart."""
+    if isinstance(value, str) and len(value) > _LONG_CHARACTERS:
+        return {"text": _hashed("text", str(value))}  # 1 MB: 3 ms, as JSON 20
     if value is None or (isinstance(value, str | bool | int | float) and not isinstance(value, Enum)):
         return value
     if isinstance(value, Mapping):
@@ -257,7 +282,7 @@ def _written(value: Any, where: str) -> Any:
     if isinstance(value, list | tuple):
         return [_written(each, where) for each in value]
     if isinstance(value, AbstractSet):
-        return {"set": sorted((_written(each, where) for each in value), key=json.dumps)}
+        return {"set": sorted((_written(each, where) for each in value), key=_json)}
     if isinstance(value, bytes | bytearray | memoryview):
         return {"bytes": base64.b64encode(bytes(value)).decode("ascii")}
     if isinstance(value, Enum):
@@ -275,10 +300,22 @@ def _schema_of(value: Any, where: str) -> Any:
         if isinstance(value, type) and issubclass(value, BaseModel):
             return [value.__name__, value.model_json_schema()]
         if isinstance(value, BaseModel) and not hasattr(value, "args_schema"):
-            return [type(value).__name__, value.model_dump(mode="json")]
+            # Its fields as they are: a dump would leave out what is excluded from it, and hide secrets.
+            fields = {name: getattr(value, name) for name in type(value).model_fields}
+            return [type(value).__name__, {**fields, **(value.model_extra or {})}]
+        if callable(value) and not where.startswith(_TOOLS) and not _is_data_type(value):
+            raise TypeError("of functions and classes only names can be told, and only a tool is no more than that")
         return convert_to_openai_tool(value)
     except Exception as exc:  # whatever a foreign schema raises, it is no scope
         raise InvalidRequestError(
             f"{where} has a {type(value).__name__}, which cannot be written down to be compared ({exc!s:.200}): give "
             "its JSON schema, or plain values"
         ) from exc
+
+
+_TOOLS: Final = "scope.tools"
+
+
+def _is_data_type(value: Any) -> bool:
+    """Whether it is a tool of LangChain, or a class that is its fields."""
+    return hasattr(value, "args_schema") or is_typeddict(value) or (isinstance(value, type) and is_dataclass(value))

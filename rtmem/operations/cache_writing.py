@@ -22,6 +22,7 @@ _TTL_MS_MAX: Final = 10**14
 _TAGS_MAX: Final = 32
 _TAG_CHARACTERS_MAX: Final = 512
 _DRAWN_TIGHTER: Final = 0.9  # of the distance of a wrong hit: the next one must be clearly nearer
+_ROUNDED: Final = 1e-6  # of a distance in the id of a hit; nothing is nearer than a wrong hit at 0, so it is the last
 
 
 def update(
@@ -156,7 +157,8 @@ def _vector(cache: CacheContext, question: Question, text: str, deadline: Deadli
     if not (yield from cache_index.ensure(index, wait=True, timeout_ms=deadline.left_ms)):
         return []
     try:
-        (vector,) = yield Embed((text,), "query", deadline.left_ms)
+        # Half of what is left: an embedder that hangs must leave time to store the answer without a vector.
+        (vector,) = yield Embed((text,), "query", max(1, deadline.left_ms // 2))
     except RtmemError as exc:
         cache.state.note(exc)
         return []
@@ -181,7 +183,7 @@ def report(cache: CacheContext, hit_id: str, correct: bool) -> Steps[bool]:
     entry_id, _, rest = hit_id.partition(".") if isinstance(hit_id, str) else ("", "", "")
     created, _, distance = rest.partition(".")
     try:
-        tighter = "" if distance == "exact" else repr(max(0.0, float(distance)) * _DRAWN_TIGHTER)
+        tighter = "" if distance == "exact" else repr(max(0.0, float(distance)) * _DRAWN_TIGHTER - _ROUNDED)
     except ValueError:
         created = ""
     if not created.isdecimal() or not is_entry_id(entry_id):

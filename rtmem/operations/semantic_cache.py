@@ -121,7 +121,7 @@ def _near(cache: CacheContext, question: Question, begun: Begun, deadline: Deadl
         if candidate.taken:
             return _hit(cache, near.entry_id, near.row, candidate.prompt, near.distance)
         if candidate.refusal is not None:
-            cache.note(f"refused_{candidate.refusal.reason}")
+            cache.note(f"refused_{getattr(candidate.refusal, 'reason', 'guard')}")  # somebody else's guard may say less
     return None
 
 
@@ -168,18 +168,21 @@ def exact_hit(cache: CacheContext, question: Question, row: Sequence[bytes]) -> 
 
 
 def _hit(cache: CacheContext, entry_id: str, row: Sequence[bytes], prompt: str, distance: float | None = None) -> Hit:
-    answer, created, took, tags = row
     asked_at = "exact" if distance is None else f"{distance:.6f}"
+    try:
+        created_us, saved_ms, tags = int(row[1]), int(row[2]), read_tags(row[3])
+    except (ValueError, msgspec.MsgspecError) as exc:
+        raise CorruptRecordError(f"cached answer {entry_id} was changed by somebody else: {exc}") from exc
     return Hit(
-        answer=read_answer(cache, answer),
+        answer=read_answer(cache, row[0]),
         kind="exact" if distance is None else "semantic",
         distance=distance or 0.0,
         prompt=prompt,
-        saved_ms=int(took),
-        created_ms=int(created) // 1_000,
-        tags=read_tags(tags),
+        saved_ms=saved_ms,
+        created_ms=created_us // 1_000,
+        tags=tags,
         entry_id=entry_id,
-        hit_id=f"{entry_id}.{int(created)}.{asked_at}",
+        hit_id=f"{entry_id}.{created_us}.{asked_at}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from itertools import permutations
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, SecretStr
 
 from rtmem.cache import CacheScope
+from rtmem.errors import InvalidRequestError
 from rtmem.operations.cache_prompts import read_question
 from tests.cache.colours import FRANCE, LIKE_FRANCE, SCOPE, World
 from tests.callers import Caller
@@ -218,3 +220,56 @@ def test_different_questions_never_share_an_id(cases: list[Any]) -> None:
         question = read_question(tenant or "t", [*before, ("human", text)], scope, 100)
         seen = (model or "m", before, text, tenant or "t")
         assert ids.setdefault(question.entry_id, seen) == seen
+
+
+def _callback() -> Any:
+    def clean(text: str) -> str:
+        return text
+
+    return clean
+
+
+class Level(Enum):
+    LOW = 1
+
+
+class Hidden(BaseModel):
+    secret: SecretStr = SecretStr("a")
+
+
+class Excluded(BaseModel):
+    top_k: int = Field(1, exclude=True)
+
+
+@pytest.mark.parametrize("value", [lambda text: text, _callback(), [].append, Level, object, Hidden()])
+def test_what_has_but_a_name_to_tell_it_apart_is_no_parameter(value: Any) -> None:
+    for parts in ({"parameters": {"hook": value}}, {"parameters": {}, "response_format": value}):
+        with pytest.raises(InvalidRequestError, match="cannot be written down"):
+            CacheScope(model="m", **parts)
+
+
+def test_what_a_model_of_pydantic_leaves_out_of_its_dumps_is_compared() -> None:
+    scopes = [CacheScope(model="m", parameters={"options": Excluded(top_k=number)}) for number in (1, 2)]
+    assert scopes[0].digest != scopes[1].digest
+
+
+def test_all_that_a_model_sees_of_earlier_messages_is_their_context() -> None:
+    def asked(*before: BaseMessage) -> str:
+        question = read_question("ann", [*before, HumanMessage("Go on.")], CacheScope(model="m", parameters={}), 2_000)
+        return question.scope
+
+    call: Any = {"name": "search", "id": "1", "error": None}
+    contexts = [
+        [ToolMessage("none", tool_call_id="1")],
+        [ToolMessage("none", tool_call_id="1", status="error")],
+        [AIMessage("", invalid_tool_calls=[{**call, "args": "{"}])],
+        [AIMessage("", invalid_tool_calls=[{**call, "args": "["}])],
+        [AIMessage("")],
+        [AIMessage("", additional_kwargs={"audio": {"data": "a"}})],
+        [AIMessage("", additional_kwargs={"audio": {"data": "b"}})],
+        [AIMessage("x" * 5_000)],
+        [AIMessage("x" * 5_001)],
+    ]
+    assert len({asked(*before) for before in contexts}) == len(contexts)
+    noted = {"refusal": None, "__function_call_ids__": {"1": "fc_1"}}
+    assert asked(AIMessage("", additional_kwargs=noted)) == asked(AIMessage(""))

@@ -181,6 +181,13 @@ def test_a_guard_that_fails_refuses(world: World) -> None:
         assert cache.lookup(FRANCE, SCOPE).kind == "exact"  # nothing to compare
 
 
+def test_a_guard_may_refuse_in_its_own_words(world: World) -> None:
+    with world.open(guard=lambda asked, cached: "not alike") as cache:
+        cache.update(FRANCE, "Paris.", SCOPE)
+        assert cache.lookup(LIKE_FRANCE, SCOPE) is None
+        assert cache.counts["refused_guard"] == 1
+
+
 def test_the_judge_has_the_last_word(world: World) -> None:
     asked: list[tuple[str, str, Any]] = []
     verdicts: list[Any] = [True, False, RuntimeError("no")]

@@ -182,6 +182,16 @@ def test_a_server_without_our_functions_gets_them(world: World, ann: Caller) -> 
     assert ann.get_or_compute("Who wrote Faust?", SCOPE, lambda: "Goethe.").written.stored
 
 
+@pytest.mark.parametrize("field", ["created", "took", "tags"])
+def test_an_answer_that_somebody_else_has_changed_is_no_hit(world: World, ann: Caller, field: str) -> None:
+    ann.update(FRANCE, "Paris.", SCOPE)
+    (key,) = world.client.scan_iter("rtmem:c:e:*")
+    world.client.hset(key, field, b"\xff junk")
+    assert ann.lookup(FRANCE, SCOPE) is None
+    assert ann.lookup(LIKE_FRANCE, SCOPE) is None
+    assert ann.get_or_compute(FRANCE, SCOPE, lambda: "Paris!").answer == "Paris!"
+
+
 def test_an_answer_whose_payload_is_gone_is_no_hit(world: World, ann: Caller) -> None:
     # The index may name what is not there any more, or only in part.
     key = ann.context.keys.entry(ann.update(FRANCE, "Paris.", SCOPE).entry_id)
@@ -212,6 +222,20 @@ class Stuck(Words):
 
     async def aembed(self, *args: Any) -> Any:
         await asyncio.Event().wait()
+
+
+@pytest.mark.anyio
+async def test_an_embedder_that_hangs_leaves_time_to_store_the_answer(redis_url: str) -> None:
+    options: dict[str, Any] = {"principal": str(uuid4()), "guard": False}
+    short = settings(update_deadline_ms=2_000)
+    async with AsyncSemanticCache(redis_url, embedder=Stuck(), settings=short, **options) as cache:
+        written = await cache.update(FRANCE, "Paris.", SCOPE)
+        # Unless this machine needs a second for a round trip: then it says so.
+        assert written.stored or written.reason == "unavailable"
+        if written.stored:
+            hit = await cache.lookup(FRANCE, SCOPE)
+            assert hit is not None
+            assert hit.kind == "exact"
 
 
 @pytest.mark.anyio

@@ -273,6 +273,15 @@ def test_a_wrong_hit_that_is_reported_does_not_happen_again(ann: Caller) -> None
     assert ann.stats().reported_wrong == 1
 
 
+def test_a_wrong_hit_at_no_distance_does_not_happen_again_either(ann: Caller) -> None:
+    ann.update("Is Polish hard?", "A language.", SCOPE)
+    hit = ann.lookup("is polish hard", SCOPE)  # the embedder does not tell them apart
+    assert (hit.kind, hit.distance) == ("semantic", pytest.approx(0, abs=1e-5))
+    assert ann.report(hit.hit_id, False)
+    assert ann.lookup("is polish hard", SCOPE) is None
+    assert ann.lookup("Is Polish hard?", SCOPE).kind == "exact"
+
+
 def test_a_right_hit_that_is_reported_is_counted(ann: Caller) -> None:
     ann.update(FRANCE, "Paris.", SCOPE)
     hit = ann.lookup(LIKE_FRANCE, SCOPE)

@@ -192,7 +192,7 @@ async def test_what_cannot_be_written_down_is_asked_of_the_graph(
 
     graph = answering(lambda state: one(), state=State)
     assert not await world.hits(graph, said(QUESTION, at=datetime.now(UTC)))
-    assert "goes on without the cache: InvalidRequestError: scope.input.at" in caplog.text
+    assert "goes on without the cache: InvalidRequestError: scope.parameters.input.at" in caplog.text
     graph = answering(lambda state: one(), state=State, depends_on=[])
     assert not await world.hits(graph, said(QUESTION, at=datetime.now(UTC)), "a")
     assert await world.hits(graph, said(QUESTION, at=datetime.now(UTC)), "b")
