@@ -1,7 +1,7 @@
 """Computing an answer once for all who ask the same at the same time, in this process and in others.
 
-Who finds no answer joins the flight of this process, or begins it. Who begins it takes a lease at Redis: one process
-computes, and renews its lease while it does; the others wait until they are told how it ended.
+Who asks joins the flight of this process, or begins it. Who begins it looks the question up and takes a lease at Redis:
+one process computes, and renews its lease while it does; the others wait until they are told how it ended.
 
     it ended      who waits
     stored        looks the answer up
@@ -9,7 +9,7 @@ computes, and renews its lease while it does; the others wait until they are tol
     alone         the answer is one that nobody else should get: each computes its own, at the same time
     in silence    the lease ends with its holder: as failed
 
-Where Redis is lost, everyone computes: a cache must not be what keeps an answer away.
+Where Redis is lost, every process computes, for all who ask in it: a cache must not be what keeps an answer away.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from rtmem.errors import RtmemError
 from rtmem.operations.cache_prompts import CacheScope, Prompt, Question, read_question
@@ -31,6 +31,9 @@ from rtmem.steps import Batch, Call, Steps
 STORED: Final = "stored"
 FAILED: Final = "failed"
 ALONE: Final = "alone"
+
+Ending: TypeAlias = str | bytes
+"""How a flight ended: one of the words above, or the answer itself where Redis cannot hand it on."""
 
 
 def get_or_compute(
@@ -53,7 +56,7 @@ def get_or_compute(
     Raises InvalidRequestError, and what `compute` raises. Nothing of Redis or the embedder.
 
     Redis: that of `lookup` and `update`, and 1 in between to take the lease; 1 every third of `lease_ms` during the
-        computing. Who waits: 1 that blocks until it is over, and 1.
+        computing. Who waits for another process: 1 that blocks until it is over, and 1; for this one: 1.
     """
     question = read_question(cache.keys.tenant, prompt, scope, cache.settings.text_characters_max)
     flight = Flight(cache, question, scope, compute, *check_properties(tags, ttl_ms, allow))
@@ -84,25 +87,23 @@ class Flight:
         self.began_us: int | None = None
 
     def outcome(self) -> Steps[Outcome]:
-        """Look up, then lead a flight or wait for one, until there is an answer."""
-        hit = yield from self._look()
-        flights, entry_id = self.state.flights, self.question.entry_id
-        while hit is None and not self.state.redis_pause.is_on and self._patience_s > 0:
-            mine: Future[str] = Future()
-            other = flights.setdefault(entry_id, mine)
+        """Lead a flight of this process or wait for one, until there is an answer."""
+        state, entry_id = self.state, self.question.entry_id
+        hit = (yield from self._look()) if entry_id in state.known else None
+        while hit is None and self._patience_s > 0:
+            mine: Future[Ending] = Future()
+            other = state.flights.setdefault(entry_id, mine)
             if other is mine:
-                outcome = yield from self._lead(mine)
-                if outcome is None:
-                    break
-                return outcome
-            verdict = yield from self._wait_for(other)
-            if verdict in (ALONE, ""):
+                return (yield from self._lead(mine))
+            state.counts.add("joined")
+            ending = yield from self._wait_for(other)
+            if isinstance(ending, bytes):
+                return Outcome(answer=self.cache.serde.loads(ending), waited_ms=round(self.waited_s * 1_000))
+            if ending in (ALONE, ""):
                 break
-            if verdict == STORED:
+            if ending == STORED:
                 hit = yield from self._look()
-        if hit is not None:
-            return self._found(hit)
-        return (yield from self._compute())
+        return self._found(hit) if hit is not None else (yield from self._compute())
 
     def _look(self) -> Steps[Hit | None]:
         hit = yield from look(self.cache, self.question)
@@ -117,27 +118,50 @@ class Flight:
     def _found(self, hit: Hit) -> Outcome:
         return Outcome(answer=hit.answer, hit=hit, waited_ms=round(self.waited_s * 1_000))
 
-    def _wait_for(self, flight: Future[str]) -> Steps[str]:
+    def _wait_for(self, flight: Future[Ending]) -> Steps[Ending]:
         """How somebody else's flight in this process ends; empty if it takes too long."""
         since_s = self.state.clock()
         (done,) = yield Call(self.cache.wait, (flight, self._patience_s))
         self.waited_s += self.state.clock() - since_s
         return flight.result() if done else ""
 
-    def _lead(self, flight: Future[str]) -> Steps[Outcome | None]:
-        """Speak for this process; None: each is to compute its own. However it ends, those who wait for it are told."""
-        verdict = FAILED
+    def _lead(self, flight: Future[Ending]) -> Steps[Outcome]:
+        """Look up, or compute, for this process. However it ends, those who wait for it are told."""
+        ending: Ending = FAILED
         try:
-            outcome, verdict = yield from self._with_lease()
+            hit = yield from self._look()
+            if hit is not None:
+                outcome, ending = self._found(hit), STORED
+                return outcome
+            found = yield from self._with_lease()
+            if found is not None:
+                outcome, ending = found
+                return outcome
+            if not self.state.redis_pause.is_on:
+                self._end(flight, ALONE)  # now, for the others compute at the same time
+                return (yield from self._compute())
+            outcome = yield from self._compute()
+            ending = self._shared(outcome)
             return outcome
         finally:
-            self.state.flights.pop(self.question.entry_id, None)
-            flight.set_result(verdict)
+            self._end(flight, ending)
 
-    def _with_lease(self) -> Steps[tuple[Outcome | None, str]]:
-        """An answer, by this process or another, and how others shall take it; none if each is to compute its own."""
+    def _end(self, flight: Future[Ending], ending: Ending) -> None:
+        if not flight.done():
+            self.state.flights.pop(self.question.entry_id, None)
+            flight.set_result(ending)
+
+    def _shared(self, outcome: Outcome) -> Ending:
+        """The answer itself, for those who wait in this process: Redis cannot hand it on. Not if nobody else should
+        get it; and as bytes, so that each has one of its own."""
+        if outcome.written is None or outcome.written.reason != "unavailable":
+            return STORED if outcome.written is not None and outcome.written.stored else ALONE
+        return self.cache.serde.dumps(outcome.answer)
+
+    def _with_lease(self) -> Steps[tuple[Outcome, Ending] | None]:
+        """An answer, by this process or another, and how others shall take it; none if there is no lease to be had."""
         token = secrets.token_hex(8)
-        while self._patience_s > 0:
+        while self._patience_s > 0 and not self.state.redis_pause.is_on:
             try:
                 reply = yield from self._ask("acquire", token, self.cache.settings.lease_ms)
                 if reply[0] == b"wait":
@@ -152,7 +176,7 @@ class Flight:
                 self.state.note(exc)
                 break
             return (yield from self._hold(token, int(reply[1])))
-        return None, ALONE
+        return None
 
     def _ask(self, function: str, *args: str | int) -> Steps[Any]:
         timeout_ms = self.cache.settings.lookup_deadline_ms  # somebody waits for each
@@ -173,7 +197,7 @@ class Flight:
             self.waited_s += self.state.clock() - since_s
         return _verdict(reply)
 
-    def _hold(self, token: str, began_us: int) -> Steps[tuple[Outcome, str]]:
+    def _hold(self, token: str, began_us: int) -> Steps[tuple[Outcome, Ending]]:
         """Compute with the lease in hand, and give it back whatever happens."""
         lease_ms = self.cache.settings.lease_ms
         since_s = self.state.clock()

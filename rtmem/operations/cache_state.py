@@ -203,7 +203,7 @@ class CacheState:
     known: Known = field(default_factory=Known)
     open: OpenQuestions = field(init=False)
     counts: Counts = field(default_factory=Counts)
-    _flights: dict[str, Future[str]] = field(default_factory=dict)
+    _flights: dict[str, Future[str | bytes]] = field(default_factory=dict)
     _pid: int = field(default_factory=os.getpid)
 
     def __post_init__(self) -> None:
@@ -213,7 +213,7 @@ class CacheState:
         self.open = OpenQuestions(self.settings.question_ms_max, self.clock)
 
     @property
-    def flights(self) -> dict[str, Future[str]]:
+    def flights(self) -> dict[str, Future[str | bytes]]:
         """Id -> how its computing in this process ends. In a forked child those who compute do not exist."""
         if self._pid != os.getpid():
             self._flights, self._pid = {}, os.getpid()

@@ -117,8 +117,8 @@ def ask_at_once(caches: list[Any], model: Model, count: int, ready: Callable[[],
 
 
 def waiting(caches: list[Any], count: int) -> Callable[[], bool]:
-    """All callers have looked up and found nothing."""
-    return lambda: all(cache.counts.get("miss", 0) >= count for cache in caches)
+    """Of the callers of each cache one has looked up and found nothing, and the others wait for it."""
+    return lambda: all(cache.counts.get("miss", 0) + cache.counts.get("joined", 0) >= count for cache in caches)
 
 
 def test_concurrent_identical_misses_compute_once(world: World) -> None:
@@ -164,6 +164,19 @@ def test_an_answer_that_nobody_else_should_get_is_computed_by_each_and_all_at_on
         outcomes = ask_at_once(caches, model, 3, waiting(caches, 3))
         assert model.calls == 6
         assert all(outcome.hit is None and outcome.written.reason == "tool_calls" for outcome in outcomes)
+
+
+def test_without_redis_each_process_computes_once_and_each_caller_has_an_answer_of_its_own(world: World) -> None:
+    with world.open() as one, world.open() as two:
+        caches = [one, two]
+        for cache in caches:
+            cache.context.state.redis_pause.begin()
+            cache.context.state.redis_pause._until_s = 1e12
+        model = Model([["Paris."]], world.awaiting)
+        outcomes = ask_at_once(caches, model, 5, lambda: all(cache.counts.get("joined", 0) >= 4 for cache in caches))
+        assert model.calls == 2
+        assert [outcome.answer for outcome in outcomes] == [["Paris."]] * 10
+        assert len({id(outcome.answer) for outcome in outcomes}) >= 8  # only the two who computed share the model's
 
 
 def test_who_has_waited_long_enough_asks_too(world: World) -> None:
@@ -232,7 +245,7 @@ async def test_a_cancelled_waiter_disturbs_nobody(redis_url: str) -> None:
         asked = [asyncio.create_task(cache.get_or_compute(FRANCE, SCOPE, compute))]
         await becomes(lambda: calls == 1)  # else the twin might be the one who computes
         asked += [asyncio.create_task(each.get_or_compute(FRANCE, SCOPE, compute)) for each in (cache, twin)]
-        await becomes(lambda: cache.counts.get("miss") == 2 and other.counts.get("miss") == 1)
+        await becomes(lambda: cache.counts.get("joined") == 1 and other.counts.get("miss") == 1)
         waiters = asked[1:]
         waiters[0].cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -269,7 +282,7 @@ async def test_when_the_holder_is_cancelled_one_other_tries_at_once(redis_url: s
         await becomes(lambda: calls == 1)
         second = cache if same_process else other
         waiters = [asyncio.create_task(second.get_or_compute(FRANCE, SCOPE, compute)) for _ in range(5)]
-        await becomes(lambda: second.counts.get("miss", 0) >= 5)
+        await becomes(lambda: second.counts.get("joined", 0) >= (5 if same_process else 4))
         holder.cancel()
         with pytest.raises(asyncio.CancelledError):
             await holder
@@ -304,7 +317,7 @@ async def main():
             return "Paris."
 
         async def ready():
-            while cache.counts.get("miss", 0) + cache.counts.get("exact", 0) < int(count):
+            while sum(cache.counts.get(what, 0) for what in ("miss", "joined", "exact")) < int(count):
                 await asyncio.sleep(0.005)
             say("ready")
 
