@@ -49,6 +49,8 @@ slices of up to 1.1 ms, decoding 1 MB delays a timer by 4 ms and encoding by 2.4
 
 LARGE_WIRES_MAX = 4
 
+_wishes: set[asyncio.Task[list[Any]]] = set()  # an event loop alone would forget them
+
 
 class AsyncDriver:
     """Runs operations against one Redis, awaiting. Belongs to one event loop at a time."""
@@ -89,15 +91,17 @@ class AsyncDriver:
     async def run(self, steps: Steps[R], embedder: Embedder | None = None) -> R:
         """Run an operation to its end and return what it returns; errors of Redis and `embedder` are thrown into it.
 
-        What it began and does not wait for is told to stop when it ends, and not waited for.
+        What it began and does not wait for is told to stop when it ends, and not waited for. What it asks for after
+        its caller was cancelled, to clean up, is done even if the caller is cancelled again, as anyio's scopes do.
         """
         begun: list[asyncio.Task[list[Any]]] = []
+        is_cancelled = False
         try:
             request = next(steps)
             while True:
                 try:
                     if isinstance(request, Batch):
-                        replies = await self.answer(request)
+                        replies = await (self._last_wish(request) if is_cancelled else self.answer(request))
                     else:
                         replies = await self._reply(request, embedder, begun)
                 except RtmemError as exc:
@@ -105,6 +109,7 @@ class AsyncDriver:
                 except BaseException as exc:
                     if not isinstance(request, Asked):
                         raise
+                    is_cancelled = is_cancelled or isinstance(exc, asyncio.CancelledError)
                     request = steps.throw(exc)
                 else:
                     request = steps.send(replies)
@@ -115,6 +120,14 @@ class AsyncDriver:
             steps.close()
             for task in begun:
                 task.cancel()
+
+    async def _last_wish(self, request: Batch) -> list[Any]:
+        task = asyncio.create_task(self.answer(request))
+        _wishes.add(task)
+        task.add_done_callback(_wishes.discard)
+        task.add_done_callback(_heard)
+        await asyncio.wait((task,))  # goes on if this is cancelled
+        return task.result()
 
     async def _reply(
         self, request: Request, embedder: Embedder | None, begun: list[asyncio.Task[list[Any]]]

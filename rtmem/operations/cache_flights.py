@@ -17,20 +17,24 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
+from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 
 from rtmem.errors import RtmemError
+from rtmem.operations.cache_answers import portable
 from rtmem.operations.cache_prompts import CacheScope, Prompt, Question, read_question
 from rtmem.operations.cache_records import Hit, Outcome, Written
 from rtmem.operations.cache_state import UNKNOWN_US, CacheContext
 from rtmem.operations.cache_writing import check_properties, store
 from rtmem.operations.functions import call
-from rtmem.operations.semantic_cache import exact_hit, look
+from rtmem.operations.semantic_cache import exact_hit, look, read_answer
 from rtmem.steps import Batch, Call, Steps
 
 STORED: Final = "stored"
 FAILED: Final = "failed"
 ALONE: Final = "alone"
+_computing: Final[ContextVar[frozenset[str]]] = ContextVar("rtmem_computing", default=frozenset())
+"""Whose computing this code is part of: it must not wait for its own end."""
 
 Ending: TypeAlias = str | bytes
 """How a flight ended: one of the words above, or the answer itself where Redis cannot hand it on."""
@@ -90,7 +94,8 @@ class Flight:
         """Lead a flight of this process or wait for one, until there is an answer."""
         state, entry_id = self.state, self.question.entry_id
         hit = (yield from self._look()) if entry_id in state.known else None
-        while hit is None and self._patience_s > 0:
+        is_nested = entry_id in _computing.get()
+        while hit is None and not is_nested and self._patience_s > 0:
             mine: Future[Ending] = Future()
             other = state.flights.setdefault(entry_id, mine)
             if other is mine:
@@ -98,7 +103,7 @@ class Flight:
             state.counts.add("joined")
             ending = yield from self._wait_for(other)
             if isinstance(ending, bytes):
-                return Outcome(answer=self.cache.serde.loads(ending), waited_ms=round(self.waited_s * 1_000))
+                return Outcome(answer=read_answer(self.cache, ending), waited_ms=round(self.waited_s * 1_000))
             if ending in (ALONE, ""):
                 break
             if ending == STORED:
@@ -156,7 +161,7 @@ class Flight:
         get it; and as bytes, so that each has one of its own."""
         if outcome.written is None or outcome.written.reason != "unavailable":
             return STORED if outcome.written is not None and outcome.written.stored else ALONE
-        return self.cache.serde.dumps(outcome.answer)
+        return self.cache.serde.dumps(portable(outcome.answer))
 
     def _with_lease(self) -> Steps[tuple[Outcome, Ending] | None]:
         """An answer, by this process or another, and how others shall take it; none if there is no lease to be had."""
@@ -202,8 +207,8 @@ class Flight:
         lease_ms = self.cache.settings.lease_ms
         since_s = self.state.clock()
         try:
-            (answer,) = yield Call(
-                self.compute, beside=lambda: self._renew(token, lease_ms), every_ms=max(1, lease_ms // 3)
+            answer = yield from self._called(
+                Call(self.compute, beside=lambda: self._renew(token, lease_ms), every_ms=max(1, lease_ms // 3))
             )
         except GeneratorExit:
             raise  # the steps are dropped, nothing can be asked any more: the lease ends by itself
@@ -215,6 +220,16 @@ class Flight:
         if verdict == ALONE:
             yield from self._release(token, verdict)  # it was not sent, or that failed; else it took the lease along
         return self._computed(answer, written), verdict
+
+    def _called(self, call: Call) -> Steps[Any]:
+        """What `compute` answers."""
+        others = _computing.get()
+        _computing.set(others | {self.question.entry_id})
+        try:
+            (answer,) = yield call
+        finally:
+            _computing.set(others)
+        return answer
 
     def _renew(self, token: str, lease_ms: int) -> Steps[None]:
         try:
@@ -233,7 +248,7 @@ class Flight:
     def _compute(self) -> Steps[Outcome]:
         """For this caller alone."""
         since_s = self.state.clock()
-        (answer,) = yield Call(self.compute)
+        answer = yield from self._called(Call(self.compute))
         written = yield from self._store(answer, since_s, UNKNOWN_US if self.began_us is None else self.began_us)
         return self._computed(answer, written)
 

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import anyio
 import pytest
+import redis
 from langchain_core.messages import AIMessage
 
 from rtmem.cache import AsyncSemanticCache, SemanticCache
@@ -291,6 +293,44 @@ async def test_when_the_holder_is_cancelled_one_other_tries_at_once(redis_url: s
         outcomes = await asyncio.gather(*waiters)
         assert [outcome.answer for outcome in outcomes] == ["Paris."] * 5
         assert calls == 2
+
+
+@pytest.mark.anyio
+async def test_a_holder_in_a_scope_of_anyio_that_is_cancelled_gives_its_lease_back(
+    redis_url: str, redis_client: redis.Redis
+) -> None:
+    calls = 0
+
+    async def compute() -> None:
+        nonlocal calls
+        calls += 1
+        await asyncio.Event().wait()
+
+    lasting = settings(lease_ms=3_600_000)
+    async with AsyncSemanticCache(redis_url, principal=str(uuid4()), guard=False, settings=lasting) as cache:
+        async with anyio.create_task_group() as group:
+            group.start_soon(cache.get_or_compute, FRANCE, SCOPE, compute)
+            await becomes(lambda: calls == 1)
+            lease = f"{cache.context.keys.books}lease:*"
+            assert list(redis_client.scan_iter(lease))
+            group.cancel_scope.cancel()  # again at each await
+        await becomes(lambda: not list(redis_client.scan_iter(lease)))
+
+
+def test_who_asks_the_same_while_computing_it_does_not_wait_for_itself(world: World, ann: Caller) -> None:
+    with world.open(wait_max_ms=3_600_000) as other:  # as in another process
+
+        def within(cache: Caller) -> Any:
+            asks = cache.owner.get_or_compute(FRANCE, SCOPE, lambda: "Paris")
+            return exclaimed(asks) if world.awaiting else f"{asks.answer}!"
+
+        async def exclaimed(asks: Any) -> str:
+            return f"{(await asks).answer}!"
+
+        assert ann.get_or_compute(FRANCE, SCOPE, lambda: within(ann)).answer == "Paris!"
+        ann.invalidate(everything=True)
+        assert ann.get_or_compute(FRANCE, SCOPE, lambda: within(other)).answer == "Paris!"
+        assert ann.lookup(FRANCE, SCOPE).answer == "Paris!"
 
 
 # Processes -----------------------------------------------------------------------------------------------------------
