@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from rtmem.operations.guard_frames import frames
 from rtmem.operations.guard_lexicon import AUXILIARY, EMPHATIC, Kind, Word
 from rtmem.operations.guard_reading import Token
 from rtmem.operations.guard_tokens import plain, tokens
@@ -57,6 +58,7 @@ class Features:
     quoted: tuple[str, ...]
     numbers: tuple[str, ...]  # sorted
     asked: str  # what a "who" asks for: the "subject" (who taught him), the "object" (who did he teach); or empty
+    frames: frozenset[str]  # my, your, must, may ...: see guard_frames
 
 
 @lru_cache(maxsize=_TEXTS_MAX)
@@ -76,7 +78,7 @@ def features(text: str) -> Features:
     senses = frozenset[str]().union(*[item.word.senses for item in items])
     numbers = tuple(sorted([item.word.stem for item in items if item.kind is Kind.NUMBER]))
     asked = _asked(reading.question, found)
-    return Features(text, items, senses, reading.question, negations, quoted, numbers, asked)
+    return Features(text, items, senses, reading.question, negations, quoted, numbers, asked, frames(text))
 
 
 # Items are shared between texts: making one takes longer than finding it.

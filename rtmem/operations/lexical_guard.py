@@ -6,7 +6,8 @@ numbers, code, quotations and names. It refuses when in doubt, because a wrong a
 
 The parts: `guard_english` and `guard_russian` (word lists), `guard_lexicon` (what is known of a word), `guard_reading`
 (a piece of text -> its words), `guard_tokens` (phrases and quantities), `guard_features` (what is compared of a text),
-`guard_kinship` (two different words) and `guard_order` (who does it to whom).
+`guard_kinship` (two different words), `guard_frames` (my and your, must and may) and `guard_order` (who does it to
+whom).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from itertools import pairwise
 from typing import Final
 
 from rtmem.operations.guard_features import Features, Item, features
+from rtmem.operations.guard_frames import opposed
 from rtmem.operations.guard_kinship import kinship
 from rtmem.operations.guard_lexicon import Kind, Word, lexicon
 from rtmem.operations.guard_order import exchanged
@@ -67,6 +69,7 @@ def _difference(a: Features, b: Features) -> Refusal | None:
         or _question(a, b)
         or _content(a, b, lost, gained)
         or _order(a, b)
+        or _frames(a, b)
     )
 
 
@@ -261,6 +264,11 @@ def _strike_compounds(left: list[Item], right: list[Item]) -> None:
 def _order(a: Features, b: Features) -> Refusal | None:
     said = exchanged(a, b)
     return Refusal("order", *said) if said else None
+
+
+def _frames(a: Features, b: Features) -> Refusal | None:
+    said = opposed(a.frames, b.frames, is_polar=not a.question and not b.question)
+    return Refusal("antonym", *said) if said else None
 
 
 def _polarity(side: Features) -> str:

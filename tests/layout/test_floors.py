@@ -52,7 +52,7 @@ SHARED_MOVES = {
 }
 SHAPES = {
     "aof_watch",
-    *("words", "serde", "fingerprints", "messages", "replies", "expiry", "clones"),
+    *("guard_frames", "words", "serde", "fingerprints", "messages", "replies", "expiry", "clones"),
     *("vector_fields", "cache_records", "cache_prompts", "cache_answers", "cached_messages", "langchain_prompts"),
     *("guard_english", "guard_russian"),
     *("memory_items", "transfer_lines", "memory_filters", "fact_items"),

@@ -54,6 +54,15 @@ REFUSED = {
         ("who is the fastest player", "who is the slowest player"),
         ("Как включить уведомления?", "Как отключить уведомления?"),
         ("самый дешевый отель", "самый дорогой отель"),
+        ("who owns my data", "who owns your data"),
+        ("Когда у меня день рождения?", "Когда у тебя день рождения?"),
+        ("did the company pay dividends", "will the company pay dividends"),
+        ("Must I file a tax return?", "May I file a tax return?"),
+        ("Мне нужно надевать шлем?", "Мне можно надевать шлем?"),
+        ("are all snakes venomous", "are some snakes venomous"),
+        ("Что он сказал о книге?", "Что она сказала о книге?"),
+        ("is 100 Mb/s fast", "is 100 MB/s fast"),
+        ("Какая валюта в Австрии?", "Какая валюта в Австралии?"),
     ],
     "order": [
         ("trains from Rome to Milan", "trains from Milan to Rome"),
@@ -110,6 +119,9 @@ REFUSED = {
 }
 
 PASSED = [
+    ("I need to cancel my order", "can I cancel my order"),
+    ("can all members vote", "may all of the members vote"),
+    ("Где мой заказ?", "Где заказ?"),
     ("How do I reset my password?", "how can i reset my password"),
     ("what is the capital of France", "capital of France?"),
     ("on Windows, how do I install Python", "How do I install Python on Windows?"),

@@ -1,0 +1,66 @@
+"""Small words that may be missing, but none may stand for its opposite: my and your, must and may, did and will.
+
+Read off the text itself, for as words they count nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_LISTS: Final = {
+    "mine": "my mine our ours мой моя мое мои мою моего моей моему моих моим наш наша наше наши нашу нашего нашей",
+    "yours": "your yours твой твоя твое твои твою твоего твоей твоему твоих твоим ваш ваша ваше ваши вашу вашего вашей",
+    "theirs": "their theirs",
+    "he": "он",
+    "she": "она",
+    "all": "all every все всех всем всеми",
+    "some": "some некоторые некоторых некоторым некоторыми",
+    "past": "did was were",
+    "future": "will shall",
+}
+_FRAME_OF: Final = {word: name for name, words in _LISTS.items() for word in words.split()}
+_PHRASES: Final = re.compile(
+    r"\b(?:(?P<mine>у (?:меня|нас))|(?P<yours>у (?:тебя|вас))"
+    r"|(?P<must>must (?:i|we|he|she|they|one)|(?:do|does) (?:i|we|he|she|they) (?:have|need) to|нужно|надо)"
+    r"|(?P<may>(?:may|can|could) (?:i|we|he|she|they|one)|можно|могу|можем))\b"
+)
+_OF_PHRASES: Final = frozenset(
+    ("у", "must", "have", "need", "нужно", "надо", "may", "can", "could", "можно", "могу", "можем")
+)
+_WORDS: Final = re.compile(r"\w+")
+_DATA: Final = re.compile(r"\b\d*[KMGT]([bB])(?:ps|it/s|/s)?\b")  # Mb/s and MB/s; elsewhere case tells nothing
+_OPPOSED: Final = (
+    ("bits", "bytes"),
+    ("mine", "yours"),
+    ("mine", "theirs"),
+    ("yours", "theirs"),
+    ("he", "she"),
+    ("all", "some"),
+    ("past", "future"),
+)
+
+
+def frames(text: str) -> frozenset[str]:
+    """Which of these a text has. `text`: as `plain` writes it."""
+    folded = text.casefold()
+    words = _WORDS.findall(folded)
+    found = {_FRAME_OF[word] for word in words if word in _FRAME_OF}
+    if not _OF_PHRASES.isdisjoint(words):
+        found |= {str(match.lastgroup) for match in _PHRASES.finditer(folded)}
+        if not folded.rstrip().endswith("?"):
+            found -= {"must", "may"}  # "I need to cancel it" asks what "can I cancel it?" does
+    if "B" in text or "b/" in text or "bps" in text:
+        found |= {"bits" if match[1] == "b" else "bytes" for match in _DATA.finditer(text)}
+    return frozenset(found)
+
+
+def opposed(asked: frozenset[str], cached: frozenset[str], *, is_polar: bool) -> tuple[str, str] | None:
+    """What one text has in the place of its opposite. is_polar: neither asks with a question word."""
+    if asked == cached or not asked or not cached:
+        return None
+    for pair in (*_OPPOSED, ("must", "may")) if is_polar else _OPPOSED:
+        for one, other in (pair, pair[::-1]):
+            if one in asked and other in cached and other not in asked and one not in cached:
+                return one, other
+    return None
