@@ -82,8 +82,9 @@ def doctor(
 ) -> None:
     """Check the installation and the Redis, and say what to fix. Exit code 1 if something must be fixed.
 
-    Without --redis-url the embedded Redis is looked at; if none runs, one is tried out in a temporary directory.
-    With --profile, whatever the Redis or its machine promises less than that profile is found, and how to mend it.
+    Without --redis-url the embedded Redis is looked at; if none runs, one is
+    tried out in a temporary directory. With --profile, whatever the Redis or its
+    machine promises less than that profile is found, and how to mend it.
 
     Examples:
       [bold]rtmem doctor[/bold]

@@ -46,7 +46,8 @@ def threads(
 ) -> None:
     """Count what is stored of a thread and check that nothing is lost or left over. Exit code 1 if something is.
 
-    Without ID, list the threads with the newest checkpoints: when that was made (UTC), how many there are, the id.
+    Without ID, list the threads with the newest checkpoints: when that was made
+    (UTC), how many there are, the id.
 
     Reads the whole thread once. Examples:
       [bold]rtmem doctor threads[/bold]

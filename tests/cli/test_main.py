@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import inspect
+import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from rtmem.cli.main import app
 from tests.cli.commands import environment, rtmem
 
 
@@ -21,6 +28,35 @@ def test_help_teaches_with_examples(command: list[str], env: dict[str, str]) -> 
     assert done.returncode == 0
     assert "Examples:" in done.stdout or not command or command == ["down"]
     assert "rtmem" in done.stdout
+
+
+def commands(of: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """`of` and every command below it, with what has to be typed for it."""
+    yield path, of
+    for name, below in getattr(of, "commands", {}).items():
+        yield from commands(below, *path, name)
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_prints_every_word_that_was_written_for_it(path: tuple[str, ...]) -> None:
+    command = COMMANDS[path]
+    done = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "1000", "NO_COLOR": "1"})
+    assert done.exit_code == 0, done.output
+    printed = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", done.output).split())
+    written = [command.help, command.epilog, *(getattr(param, "help", None) for param in command.params)]
+    for text in filter(None, written):
+        # In square brackets markup is meant, of which bold is all we use; anything else that is lost was not escaped.
+        assert " ".join(re.sub(r"\[/?bold\]", "", text).replace("\\[", "[").split()) in printed
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_prose_of_help_fits_a_window_of_80_columns(path: tuple[str, ...]) -> None:
+    _, *paragraphs = inspect.cleandoc(COMMANDS[path].help or "").split("\n\n")  # the first is wrapped by typer
+    lines = re.sub(r"\[/?bold\]|\\\\", "", "\n".join(paragraphs)).splitlines()
+    assert [line for line in lines if len(line) > 78 and not line.startswith(" ")] == []
 
 
 def test_help_imports_neither_langgraph_nor_redis(env: dict[str, str]) -> None:

@@ -28,8 +28,8 @@ def invalidate(
 ) -> None:
     """Drop cached answers. Once this returns, none of them is given again.
 
-    An answer that is being computed meanwhile is not stored either. --older-than alone, or beside one of the others,
-    drops only what is old. Examples:
+    An answer that is being computed meanwhile is not stored either. --older-than
+    alone, or beside one of the others, drops only what is old. Examples:
       [bold]rtmem cache invalidate --tag geography[/bold]
       [bold]rtmem cache invalidate --model openai:gpt-5-mini --older-than 2d[/bold]
       [bold]rtmem cache invalidate --tag thread:42 --principal ann[/bold]

@@ -39,8 +39,9 @@ def stats(
 ) -> None:
     """Count what a principal has in the cache, and what it was good for.
 
-    A program tells Redis of its hits with its next answer that is stored, after some hundreds, and when it ends; a
-    gateway every 10 seconds. Until then they are missing here. Example:
+    A program tells Redis of its hits with its next answer that is stored, after
+    some hundreds, and when it ends; a gateway every 10 seconds. Until then they
+    are missing here. Example:
       [bold]rtmem cache stats --principal ann --json[/bold]
     """
     with opened(Place(principal, config, data_dir, redis_url)) as cache:
@@ -123,8 +124,9 @@ def show(
 ) -> None:
     """List cached questions, the newest first; or show one of them with its answer; or explain a question.
 
-    With --ask, exit code 1 says that nothing would be hit. A hit also needs the same scope (model, parameters, system
-    prompt, tools, conversation): the question is asked in each scope that there are entries of. Examples:
+    With --ask, exit code 1 says that nothing would be hit. A hit also needs the
+    same scope (model, parameters, system prompt, tools, conversation): the
+    question is asked in each scope that there are entries of. Examples:
       [bold]rtmem cache show --model openai:gpt-5-mini --tag geography[/bold]
       [bold]rtmem cache show 0a1b2c...[/bold]
       [bold]rtmem cache show --ask 'what is the capital of France'[/bold]

@@ -41,8 +41,9 @@ def export(
 ) -> None:
     """Write all that a principal remembers as lines of JSON: facts with their history, and items of the store.
 
-    A file gets its name when it is whole. What cannot be read is told of and left out; then the exit code is 1. Facts
-    of teams and the application are included with --team and --application. Examples:
+    A file gets its name when it is whole. What cannot be read is told of and left
+    out; then the exit code is 1. Facts of teams and the application are included
+    with --team and --application. Examples:
       [bold]rtmem memory export ann.jsonl --principal ann[/bold]
       [bold]rtmem memory export --vectors | zstd > memory.jsonl.zst[/bold]
     """
@@ -89,8 +90,9 @@ def import_(
 ) -> None:
     """Bring an export back: ids, times, history and values as they were, and vectors if it has the right ones.
 
-    What is there already stays as it is, so an import that broke off is just run again. A line that cannot be taken is
-    told of and hinders no other; then the exit code is 1. Examples:
+    What is there already stays as it is, so an import that broke off is just run
+    again. A line that cannot be taken is told of and hinders no other; then the
+    exit code is 1. Examples:
       [bold]rtmem memory import ann.jsonl --principal ann[/bold]
       [bold]zstd -dc memory.jsonl.zst | rtmem memory import -[/bold]
     """

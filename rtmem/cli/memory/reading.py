@@ -120,7 +120,7 @@ def _say_end(memory: Memory, what: str, count: int, more: str, ready: bool) -> N
 def search(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="In your words.")],
     k: Annotated[
-        int | None, typer.Option("-k", "--limit", min=1, help="At most so many; default: [retrieval].")
+        int | None, typer.Option("-k", "--limit", min=1, help="At most so many; default: that of \\[retrieval].")
     ] = None,
     kinds: Kinds = None,
     tags: Tags = None,

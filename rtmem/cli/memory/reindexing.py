@@ -28,7 +28,7 @@ def reindex(
     model: Annotated[
         str,
         typer.Option(
-            "--embedder", metavar="MODEL", help="local, multilingual or remote:NAME; default: [embedding] model."
+            "--embedder", metavar="MODEL", help="local, multilingual or remote:NAME; default: that of \\[embedding]."
         ),
     ] = "",
     algorithm: Annotated[
@@ -46,12 +46,13 @@ def reindex(
 ) -> None:
     """Embed all of memory anew, of everybody, and switch to the new vectors, while programs go on reading and writing.
 
-    A new index is made beside the old one, so it takes the room of both until the switch. What is written meanwhile
-    is covered. Broken off (Ctrl-C, a crash), it goes on when it is run again. With the embedder there is, it only
-    changes the index, or embeds what had failed.
+    A new index is made beside the old one, so it takes the room of both until the
+    switch. What is written meanwhile is covered. Broken off (Ctrl-C, a crash), it
+    goes on when it is run again. With the embedder there is, it only changes the
+    index, or embeds what had failed.
 
-    From the switch on programs with the old embedder are refused (EmbedderMismatchError): restart them with the new
-    one then. Examples:
+    From the switch on programs with the old embedder are refused
+    (EmbedderMismatchError): restart them with the new one then. Examples:
       [bold]rtmem memory reindex --algorithm hnsw[/bold]
       [bold]rtmem memory reindex --embedder multilingual --per-second 200[/bold]
     """

@@ -69,7 +69,8 @@ def add(
 ) -> None:
     """Remember a fact; once, however often it is said.
 
-    Without TEXT, subject, predicate and object make the sentence, or key and value. Examples:
+    Without TEXT, subject, predicate and object make the sentence, or key and
+    value. Examples:
       [bold]rtmem memory add 'Ann lives in Oslo.' --subject Ann --predicate 'lives in' --object Oslo --tag home[/bold]
       [bold]rtmem memory add --key units --value '{"length": "km"}' --kind preference[/bold]
     """
