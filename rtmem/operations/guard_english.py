@@ -32,7 +32,7 @@ FILLERS: Final = """
 way ways method methods approach step steps procedure process manner means
 tell explain describe know learn understand want wanna need like wish wonder wondering looking curious asking question
 suggest recommend advise clarify elaborate outline
-possible able acceptable okay anyway ever even still again already yet maybe perhaps else
+possible able acceptable allowed permitted okay define anyway ever even still again already yet maybe perhaps else
 someone somebody anyone anybody everyone everybody folks
 thing things something anything stuff kind kinds sort sorts
 exactly precisely basically simply generally usually typically normally commonly currently now nowadays right
@@ -108,7 +108,8 @@ when: when, what year, which year, in what year, in which year, what date, which
 when: at what time
 where: where, where's, wheres, what place, which place, in what place
 why: why, how come, what is the reason, what are the reasons, for what reason, what makes, what for, reason why
-why: reasons why
+why: reasons why, what was the reason, what were the reasons
+why: what's the reason, what's the cause, what is the cause, what causes, what causing
 how: how, how's, hows, in what way, what way, what is the way, what's the way, what is the best way, best way
 many: how many, how much, what number of, what amount of
 """
@@ -130,9 +131,29 @@ POLITE: Final = """
 do n't know, do n't understand, not sure, or not, can n't figure out, do n't you, could n't you, will n't you
 would n't mind
 good morning, good evening, good afternoon, no idea, is n't it, not only
-show me, give me, tell me, let me know
+show me, give me, tell me, let me know, help me
+what should i do, what can i do, what do i do, how do i do that, how do i do this, how do i do it, how can i do that
+what to do, what can be done, what do i have to do, is there a way
+i looking for, i am looking for, step by step, in simple terms
+in detail, in general, in short, for me, to me, do i need to, i 'd like to, i would like to, these days, right now
 every time, each time, right now, at the moment, these days, at present, as of now, the other way round
 the other way around
+"""
+
+# Words that are no misspelling of another that is known here, though one letter apart.
+NOT_MISSPELT: Final = """
+addiction addictions addictive altercation anonymous archrival barley bleaching bookmaker calculus careers caries
+celerity cleansing closets closet coding codding coking commonality competed competing complected compliant complied
+composted composting coning coping counties county crackling cremate cremating crouching deceased deign denise depleting
+depletion deprivation depriving dessert desserts diners emirates energizes excerpt expiation feathered flounder forrest
+gradation habituation handel hardiness lightning litters loosing looping malinger mediated mediating mediation mediator
+meditation medication minuet mousse mousses overlaying overheating pampering patent patently perspective prospective
+personalty pervious planed posses powdering prated predicated predicating predication presentment programmer
+quadrupole recoding redstarts reigning remainder remainders reorder replaying restated retried retuning sacred satin
+satins scarred seediness sentience settling shuttling signer slickness slitting smoothie soldered soothing spitting
+stared startling stinging straining stranding streaming supers testees thrashing tilted topically toping treading
+underlying varnish varnished wagging wakening warranted winning wining diverse inverse adverse averse causal casual
+martial marital trial trail angel angle diary dairy quite quiet statue status statute united untied silver sliver
 """
 
 NEGATORS: Final = """
@@ -165,13 +186,58 @@ route, way, path, directions, get
 woman, female
 man, male
 gender, sex
-wear, dress, put on
+wear, dress, put on, clothes, clothing, outfit
+effect, affect, impact, influence
+reach, get to, arrive at
+convert, conversion, turn, change, transform
+translate, translation, say, call
+start, begin, commence
+construct, construction, build, built
+define, definition, meaning
+int, integer
+str, string
+cactus, cacti
+child, children, kid, kids
+person, people, persons
+analysis, analyses
+lice, louse
+leaf, leaves
+medium, media
+criterion, criteria
+location, located, situated, where is
+surgery, operation
+physician, doctor
+lawyer, attorney
+purchase, buy, order
+repair, fix, mend
+rapidly, quickly, fast, swiftly
+film, movie
+taxi, cab
+autumn, fall
+holiday, vacation
+apartment, flat
+elevator, lift
+sidewalk, pavement
+truck, lorry
+cellphone, cell phone, mobile phone, mobile, smartphone, phone
+photo, photograph, picture, pic
+vehicle, car, automobile
+ill, sick
+fridge, refrigerator
+shop, store
+garbage, trash, rubbish
+sofa, couch
+jail, prison
+gasoline, petrol
+football, soccer
+where to buy, where to get, where to find, where can i buy, where can i get, where can i find, where do i find
+where to buy, where do i buy, where do i get
 slightly, a little, a bit, somewhat
 acceptable, okay, ok, fine, allowed, permitted, all right, alright
 architect, design, designer
 formula, calculate
 vaccinate, vaccination, vaccine, shot, jab
-consequence, what happen if, happen if
+consequence, what happen if, happen if, what if, what happen when, what will happen if, what will happen when
 origin, come from, originate, originally from
 phrase, expression, saying, idiom
 earn, make, salary, paid
@@ -583,7 +649,7 @@ big, large, huge
 small, little, tiny
 cheap, inexpensive, affordable, low cost, low-cost, budget
 expensive, costly, pricey
-price, cost, costs, fee, charge, how expensive
+price, cost, costs, fee, charge, how expensive, pay for
 best, greatest, top, finest, optimal, ideal, most effective
 good, great, nice, decent, effective
 bad, poor
@@ -599,9 +665,10 @@ write, compose
 cook, prepare
 fix, repair, solve, resolve, troubleshoot, correct, sort out, remedy
 remove, delete, erase, get rid of, eliminate, take out, wipe, uninstall, clear
+remove, get rid of, get off, get out, take off, take out, eliminate, lose
 buy, purchase, order
 sell, vend
-obtain, acquire, receive
+obtain, acquire, receive, get
 change, modify, alter, edit, adjust, update, switch
 replace, substitute, swap
 improve, enhance, boost, get better
@@ -618,7 +685,7 @@ check, verify, test, determine, tell if, make sure, see if
 calculate, compute, work out, figure out
 install, set up, setup, set-up
 configure, set, adjust
-turn on, enable, activate, switch on
+turn on, enable, activate, switch on, set up
 turn off, disable, deactivate, switch off, shut off
 open, unlock
 close, shut
@@ -684,7 +751,7 @@ compose, composer
 direct, director
 founded, founder, establish, establishment
 capital, capital city
-population, inhabitants, how many people live, number of people, number of inhabitants, residents
+population, inhabitants, how many people live, how many people are, number of people, number of inhabitants, residents
 age, how old
 height, how tall, how high, tall, high
 length, how long
@@ -694,7 +761,7 @@ size, how big, how large
 speed, how fast, velocity
 duration, how much time, how long, time it take
 temperature, how hot, how warm
-frequency, how often
+frequency, how often, how many times
 lifespan, life expectancy, how long live
 price, how much money, how much does it cost, how much is, how much are
 daily, per day, a day, every day, each day
@@ -714,7 +781,7 @@ holiday, vacation
 bake, oven-bake
 boil, boiling
 freeze, freezing
-recipe, how to cook, how to make
+recipe, make, cook, prepare, brew
 meal, dish, food
 healthy, healthful, good for health, good for you
 lose weight, slim down, drop pounds, shed pounds, weight loss

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from rtmem.operations.guard_frames import frames
-from rtmem.operations.guard_lexicon import AUXILIARY, EMPHATIC, Kind, Word
+from rtmem.operations.guard_lexicon import AUXILIARY, EMPHATIC, Kind, Word, words_of
 from rtmem.operations.guard_reading import Token
 from rtmem.operations.guard_tokens import plain, tokens
 
@@ -38,6 +38,8 @@ class Item:
     is_name: bool = False
     joined: str = ""  # "and", "or" or "versus" stands before it
     is_apart: bool = False  # an article or auxiliary stands before it
+    is_passive: bool = False  # a participle after "be": it is done to what stands before it
+    takes_it: bool = False  # "it" follows, which stands for something before
 
     @property
     def kind(self) -> Kind:
@@ -98,20 +100,29 @@ class _Reading:
         items = self.items
         role = ""
         joined = ""
-        is_apart = is_after_pause = is_after_item = is_after_auxiliary = False
-        for token in found:
+        is_apart = is_after_pause = is_after_item = is_after_auxiliary = is_after_be = False
+        for at, token in enumerate(found):
             word, is_name, pauses, is_possessive, question = token
             kind = word.kind
             is_item = kind in _ITEMS
             if kind is Kind.FUNCTION:
                 if self._is_letter(token, found):
                     word, is_item = _letter(word.surface), True
+                elif word.surface in _IT and is_after_item:
+                    last = items[-1]
+                    items[-1] = _item(*(getattr(last, name) for name in _ITEM_FIELDS), takes_it=True)
                 elif word.name:
                     is_apart = True
+                    if word.name is AUXILIARY:
+                        is_after_be = word.surface in _BE
+            elif kind is Kind.MARKER and word.surface == "чем" and not items:  # with what
+                self.question = self.question or "what"
             elif kind is Kind.MARKER:
-                role = f"{role} {word.name}" if role == "than" else word.name
+                role = f"{role} {word.name}" if role in _KEPT else word.name
             elif kind is Kind.QUESTION:
-                if self._is_relative(word, is_after_pause):
+                if self._is_relative(word, is_after_pause) or (
+                    word.surface == "как" and is_after_item and not is_after_pause and _is_noun(found, at + 1)
+                ):
                     role = word.name  # "who", "when" before what they say something about
                 else:
                     self.question, role = self.question or word.name, ""
@@ -130,7 +141,9 @@ class _Reading:
                 self.question = self.question or question
                 if not role:
                     role = "of" if is_possessive else self._inherited(word, joined, is_after_item)
-                items.append(_item(word, role, is_name, joined, is_apart))
+                is_passive = is_after_be and _is_participle(word.surface)
+                items.append(_item(word, role, is_name, joined, is_apart, is_passive))
+                is_after_be = not pauses and (is_after_be or word.stem == "get")
                 if kind not in _PASSED_OVER:
                     role, joined, is_apart = "", "", False
             if pauses:
@@ -156,6 +169,32 @@ class _Reading:
         if not self.items:
             return False
         return (word.surface == "что" and not self.question) or (word.surface in _RELATIVE and not is_after_pause)
+
+
+_ITEM_FIELDS: Final = ("word", "role", "is_name", "joined", "is_apart", "is_passive")
+_IT: Final = frozenset(("it", "them"))
+# A preposition after these does not undo them: than in Rome, not on Windows.
+_KEPT: Final = frozenset(("than", "not"))
+_BE: Final = frozenset(("is", "are", "was", "were", "be", "been", "being", "am"))
+_PARTICIPLES: Final = words_of(
+    """
+    built made done sent paid sold cut put set read kept left lost held found taught bought caught brought told said fed
+    led met won shot hit hurt spent lent shown known grown drawn thrown worn torn sung drunk run hung struck stuck
+    understood split shut spread burnt heard laid sewn flown beat seen got blown bound begun fought sought swept
+    """
+)
+
+
+def _is_noun(found: list[Token], at: int) -> bool:
+    """Whether a Russian word follows that is no verb: the "как" before it compares, and asks nothing."""
+    return at < len(found) and found[at].word.kind is Kind.CONTENT and not found[at].word.surface.endswith(_VERBAL)
+
+
+_VERBAL: Final = ("ть", "ти", "чь", "ся", "сь", "ает", "яет", "ует", "еет", "ют", "ла", "ли", "о")
+
+
+def _is_participle(surface: str) -> bool:
+    return " " in surface or surface.endswith(("ed", "en")) or surface in _PARTICIPLES  # of a phrase, no form is known
 
 
 def _asked(question: str, found: list[Token]) -> str:

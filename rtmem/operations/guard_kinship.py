@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, Literal
 
-from rtmem.operations.guard_lexicon import words_of
+from rtmem.operations.guard_lexicon import lexicon, words_of
 
 Kinship = Literal["same", "denied", "opposed", ""]
 
@@ -45,6 +45,8 @@ def kinship(one: str, one_stem: str, other: str, other_stem: str) -> Kinship:
             first, second = first.removesuffix("s"), second.removesuffix("s")
             if first.endswith(left) and second.endswith(right) and first[: -len(left)] == second[: -len(right)]:
                 return "opposed"
+    if _is_misspelt(one, one_stem, other, other_stem):
+        return "same"
     length = 0
     for left, right in zip(one_stem, other_stem, strict=False):
         if left != right:
@@ -55,3 +57,35 @@ def kinship(one: str, one_stem: str, other: str, other_stem: str) -> Kinship:
     tails = _ENGLISH_TAILS if one_stem.isascii() else _RUSSIAN_TAILS
     ends = (one_stem[length:], other_stem[length:])
     return "same" if all(not end or end in tails for end in ends) else ""
+
+
+_MISSPELT_MIN: Final = 6
+_UNKNOWN_MIN: Final = 8  # of words of which neither is known
+_DROPPED_MIN: Final = 9
+_DROPPED_UNKNOWN_MIN: Final = 12
+
+
+def _is_misspelt(one: str, one_stem: str, other: str, other_stem: str) -> bool:
+    """Whether one of two words is the other with a slip: letters swapped, doubled or not, or one dropped.
+
+    Of two words that are both known, none is a slip; shorter words are one letter from too many others.
+    """
+    shorter, longer = sorted((one, other), key=len)
+    if len(shorter) < _MISSPELT_MIN or len(longer) - len(shorter) > 1 or shorter[0] != longer[0]:
+        return False
+    known = lexicon()
+    if not known.not_misspelt.isdisjoint((one, other)):
+        return False
+    familiar = known.knows(one, one_stem) + known.knows(other, other_stem)
+    if familiar == 2 or (not familiar and len(shorter) < _UNKNOWN_MIN):
+        return False
+    at = 0
+    while at < len(shorter) and shorter[at] == longer[at]:
+        at += 1
+    if len(shorter) == len(longer):
+        return shorter[at : at + 2] == longer[at : at + 2][::-1] and shorter[at + 2 :] == longer[at + 2 :]
+    if shorter[at:] != longer[at + 1 :]:
+        return False
+    if longer[at] == longer[at - 1]:
+        return True
+    return at < len(shorter) - 1 and len(longer) >= (_DROPPED_MIN if familiar else _DROPPED_UNKNOWN_MIN)

@@ -62,8 +62,20 @@ class Lexicon:
     measures: dict[str, Word] = field(default_factory=dict)  # Russian units and dates by stem: they have many forms
     light: set[str] = field(default_factory=set)  # stems
     asked: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # class of a question -> senses
+    not_misspelt: set[str] = field(default_factory=set)  # surfaces
     phrases: dict[str, dict[str, list[tuple[tuple[str, ...], Word]]]] = field(default_factory=dict)  # two stems -> rest
     opposites: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # sense -> senses
+
+    def knows(self, surface: str, root: str) -> bool:
+        """Whether a word, whose stem is `root`, is in any list."""
+        return (
+            surface in self.words
+            or root in self.groups
+            or root in self.opposites
+            or root in self.fillers
+            or root in self.light
+            or root in self.measures
+        )
 
     def word(self, surface: str) -> Word:
         """What is known of `surface`, which is in lower case and without ё."""
@@ -198,6 +210,7 @@ def _ordinals(surfaces: Iterable[str]) -> Iterator[str]:
 def _open_classes(found: Lexicon, language: ModuleType) -> None:
     lists = vars(language)
     found.fillers |= {stem(surface) for surface in lists["FILLERS"].split()}
+    found.not_misspelt |= words_of(lists["NOT_MISSPELT"])
     found.light |= {stem(surface) for surface in lists["LIGHT"].split()}
     for line in _lines(lists["DEMONYMS"]):
         for name in line.split():

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from rtmem.operations.guard_features import Features, Item
 from rtmem.operations.guard_lexicon import Kind, words_of
+from rtmem.operations.text_query import stem
 
 _ITEMS_MAX: Final = 40
 """Of a longer text only the first are looked at: the work grows with the square."""
@@ -30,6 +31,18 @@ _DATED: Final = frozenset((Kind.NUMBER, Kind.DATE))
 _BOUNDS: Final = words_of("before after over under than until до после перед")
 _AND_OR: Final = {"and", "or"}
 _DURING: Final = frozenset(("in", "during"))
+# Between what these join, there is no first and second: mix A with B, how far is A from B.
+_MUTUAL: Final = frozenset(
+    map(
+        stem,
+        words_of(
+            "mix combine blend compare pair far distance differ different similar same equal "
+            "смешать смешивать мешать сочетать сочетаться сравнить сравнивать расстояние далеко совместим"
+        ),
+    )
+)
+_CHOOSING: Final = frozenset(("what", "who"))
+_MUTUAL_ROLES: Final = frozenset(frozenset(("", role)) for role in ("with", "from", "с", "от"))
 _OBJECT_AND_SUBJECT: Final = {"object", "subject"}
 _BY: Final = frozenset(("by", ""))
 _INSTRUMENTAL: Final = ("ом", "ем", "ой", "ей", "ами", "ями", "ью")
@@ -41,19 +54,34 @@ class Pair(NamedTuple):
     one: Item
     other: Item
     place: int
+    is_kin: bool = False  # made from one word, but with other stems
 
 
 Said = tuple[str, str]
+Kin = frozenset[tuple[Item, Item]]
+_NO_KIN: Final[Kin] = frozenset()
 
 
-def exchanged(asked: Features, cached: Features) -> Said | None:
-    """The words whose roles differ, as they stand in either text; None if all play the same."""
-    pairs = _paired(asked.items[:_ITEMS_MAX], cached.items[:_ITEMS_MAX])
+def exchanged(asked: Features, cached: Features, kin: Kin = _NO_KIN) -> Said | None:
+    """The words whose roles differ, as they stand in either text; None if all play the same.
+
+    kin: which items of `asked` and `cached` are made from one word, though they share no sense.
+    """
+    pairs = _paired(asked.items[:_ITEMS_MAX], cached.items[:_ITEMS_MAX], kin)
     moved = [pair for pair in pairs if pair.one.role != pair.other.role]
+    # "Which drinks mix with gin" is not "which gins mix with drinks".
+    is_mutual = asked.question not in _CHOOSING and any(pair.one.word.stem in _MUTUAL for pair in pairs)
+    excused: set[Pair] = set()
     for at, first in enumerate(moved):
         for second in moved[at + 1 :]:
             if first.one.role == second.other.role and second.one.role == first.other.role:
+                if is_mutual and frozenset((first.one.role, second.one.role)) in _MUTUAL_ROLES:
+                    excused |= {first, second}
+                    continue
                 return _said(first.one, second.one), _said(first.other, second.other)
+    if excused:
+        pairs = [pair for pair in pairs if pair not in excused]
+        moved = [pair for pair in moved if pair not in excused]
     for pair in pairs:
         if {pair.one.joined, pair.other.joined} == _AND_OR:
             return pair.one.joined, pair.other.joined
@@ -66,32 +94,40 @@ def exchanged(asked: Features, cached: Features) -> Said | None:
             return _said(pair.one), _said(pair.other)
     if {asked.asked, cached.asked} == _OBJECT_AND_SUBJECT and _is_turned(_told(pairs, asked, cached)):
         return asked.text, cached.text
-    return _swapped(pairs) or _declined(pairs)
+    # Of what stands anywhere, because its preposition says what it is, the second look is free.
+    settled = [pair for pair in pairs if pair.one.role and pair.one.role == pair.other.role]
+    if settled and len(pairs) - len(settled) > 1:
+        said = _swapped([pair for pair in pairs if pair not in settled])
+        if said:
+            return said
+    return _swapped(pairs) or _declined(pairs) or _suffered(pairs, asked, cached) or _crossed(pairs)
 
 
-def _paired(asked: tuple[Item, ...], cached: tuple[Item, ...]) -> list[Pair]:
+def _paired(asked: tuple[Item, ...], cached: tuple[Item, ...], kin: Kin) -> list[Pair]:
     """The items both have, in the order of `asked`, with their place in `cached`."""
     free = list(cached)
     taken: set[int] = set()
     pairs = []
     for item in asked:
-        at = _same(item, free, taken)
+        at = _same(item, free, taken, kin)
         if at is not None:
             taken.add(at)
             # "I" is left out and put anywhere, as long as it does not become "me".
             if item.kind is not Kind.PRONOUN or item.surface != free[at].surface:
-                pairs.append(Pair(item, free[at], at))
+                pairs.append(Pair(item, free[at], at, (item, free[at]) in kin))
     return pairs
 
 
-def _same(item: Item, free: list[Item], taken: set[int]) -> int | None:
-    """Where the other text has `item`: the same word, or else a synonym."""
+def _same(item: Item, free: list[Item], taken: set[int], kin: Kin) -> int | None:
+    """Where the other text has `item`: the same word, or else a synonym, or else one made from it."""
     synonym = None
     for at, other in enumerate(free):
         if at not in taken and not item.word.senses.isdisjoint(other.word.senses):
             if item.word.stem == other.word.stem or item.kind is Kind.PRONOUN:
                 return at
             synonym = at if synonym is None else synonym
+    if synonym is None and kin:
+        return next((at for at, other in enumerate(free) if at not in taken and (item, other) in kin), None)
     return synonym
 
 
@@ -142,21 +178,101 @@ def _matters(front: list[Pair], back: list[Pair], *, is_adjacent: bool, is_first
 
     Not if prepositions say what they are, wherever they stand; nor if one text says it in the passive.
     """
-    if front[0].one.kind is Kind.FILLER or back[0].one.kind is Kind.FILLER:
-        return False
     moved = (*front, *back)
-    if any(pair.one.role or pair.other.role for pair in moved):
-        return not is_adjacent and not is_first and _keep_one_role(moved)
+    speaks = any(pair.one.kind is Kind.PRONOUN for pair in moved)
+    if not speaks and Kind.FILLER in (front[0].one.kind, back[0].one.kind):
+        return False
+    if _is_resumed(front, back) or (is_adjacent and _is_suffering(front, back)):
+        return False
+    if any(pair.one.role or pair.other.role for pair in (moved if is_adjacent else (_head(front), _head(back)))):
+        return _are_owners(front, back) if is_adjacent else not is_first and _keep_one_role(moved)
+    first, second = front[0], back[0]
+    is_listed = second.one.joined and first.other.joined  # "A and B" is "B and A"
+    if is_adjacent and not is_listed and _are_bent(first, second):
+        return True
     if any(_is_instrumental(pair.one) for pair in moved) != any(_is_instrumental(pair.other) for pair in moved):
         return False
-    if any(pair.one.kind is Kind.PRONOUN for pair in moved):  # who follows me, whom I follow
+    if speaks:  # who follows me, whom I follow
         return True
     if is_adjacent:
-        first, second = front[0], back[0]
-        # "A and B" is "B and A"; "learn quickly" is "quickly learn".
-        is_listed = second.one.joined and first.other.joined
-        return not is_listed and (_are_even(first, second) or _are_bent(first, second) or _are_nouns(first, second))
+        # "Learn quickly" is "quickly learn".
+        return not is_listed and (_are_even(first, second) or _are_nouns(first, second))
     return True
+
+
+def _head(block: list[Pair]) -> Pair:
+    """The word that a block is about: a child's teacher, a teacher of children."""
+    return next((pair for pair in block if "of" not in (pair.one.role, pair.other.role)), block[0])
+
+
+def _are_owners(front: list[Pair], back: list[Pair]) -> bool:
+    """Whether each belongs to the other now: my wife's boss's car, my boss's wife's car."""
+    pairs = (front[-1], back[0])
+    is_listed = any(item.joined for pair in pairs for item in (pair.one, pair.other))
+    return not is_listed and all(pair.one.role == pair.other.role == "of" for pair in pairs)
+
+
+def _is_suffering(front: list[Pair], back: list[Pair]) -> bool:
+    """Whether a verb comes before what it is done to, and after it in the passive: delete a file, a file is deleted."""
+    return (front[0].other.is_passive and not front[0].one.is_passive) or (
+        back[-1].one.is_passive and not back[-1].other.is_passive
+    )
+
+
+def _crossed(pairs: list[Pair]) -> Said | None:
+    """Two English words in the other order, where it shows that each is now what the other was.
+
+    Both are names; or one has lost a preposition, and the other has got one.
+    """
+    pairs = [pair for pair in pairs if pair.one.kind in _THINGS and pair.one.surface.isascii()]
+    for at, first in enumerate(pairs):
+        for second in pairs[at + 1 :]:
+            if first.place > second.place and (_are_bare_names(first, second) or _has_passed(first, second)):
+                return _said(first.one, second.one), _said(second.other, first.other)
+    return None
+
+
+def _are_bare_names(first: Pair, second: Pair) -> bool:
+    items = (first.one, first.other, second.one, second.other)
+    return all(item.is_name and not item.role and not item.joined for item in items)
+
+
+def _has_passed(first: Pair, second: Pair) -> bool:
+    changes = []
+    for pair in (first, second):
+        was, is_now = pair.one.role, pair.other.role
+        if bool(was) == bool(is_now) or (was or is_now) in _NO_PLACE:
+            return False
+        changes.append(bool(is_now))
+    return changes[0] != changes[1]
+
+
+_NO_PLACE: Final = frozenset(("of", "to"))  # its president; to rename
+
+
+def _is_resumed(front: list[Pair], back: list[Pair]) -> bool:
+    """Whether one text has "it" where the other has the word: fix the tap; the tap leaks, fix it."""
+    return any(pair.one.takes_it != pair.other.takes_it for pair in (front[0], back[-1]))
+
+
+def _suffered(pairs: list[Pair], asked: Features, cached: Features) -> Said | None:
+    """Somebody who does it in one text, and to whom it is done in the other: cats eat, cats are eaten."""
+    for before, verb in pairwise(pairs):
+        if (
+            verb.one.is_passive != verb.other.is_passive
+            and " " not in verb.one.surface + verb.other.surface
+            and before.place + 1 == verb.place
+            and _follow(asked.items, before.one, verb.one)
+            and not (before.one.role or before.other.role)
+            and before.one.kind is Kind.CONTENT
+            and before.one.is_apart == before.other.is_apart
+        ):
+            return _said(before.one, verb.one), _said(before.other, verb.other)
+    return None
+
+
+def _follow(items: tuple[Item, ...], first: Item, second: Item) -> bool:
+    return any(one is first and other is second for one, other in pairwise(items))
 
 
 def _keep_one_role(moved: tuple[Pair, ...]) -> bool:
@@ -180,14 +296,19 @@ def _are_even(first: Pair, second: Pair) -> bool:
 
 def _are_nouns(first: Pair, second: Pair) -> bool:
     """Whether two English neighbours may be a compound, another thing in the other order: cat food, food cat."""
+    if second.one.is_apart != first.other.is_apart:  # change my password, password change
+        return False
     return all(
-        pair.one.kind is Kind.CONTENT
+        pair.one.kind in _THINGS
         and pair.one.surface == pair.other.surface
         and pair.one.surface.isascii()
         and not pair.one.is_name
         and not pair.one.surface.endswith(("ly", "ed", "ing"))
         for pair in (first, second)
     )
+
+
+_THINGS: Final = frozenset((Kind.CONTENT, Kind.LIGHT))
 
 
 def _are_bent(first: Pair, second: Pair) -> bool:
@@ -197,7 +318,8 @@ def _are_bent(first: Pair, second: Pair) -> bool:
 
 def _is_declined(pair: Pair) -> bool:
     is_russian = not pair.one.surface.isascii() and not pair.other.surface.isascii()
-    return is_russian and pair.one.word.stem == pair.other.word.stem and _ending(pair.one) != _ending(pair.other)
+    is_one_word = pair.is_kin or pair.one.word.stem == pair.other.word.stem
+    return is_russian and is_one_word and _ending(pair.one) != _ending(pair.other)
 
 
 def _declined(pairs: list[Pair]) -> Said | None:
@@ -207,7 +329,25 @@ def _declined(pairs: list[Pair]) -> Said | None:
         for second, was2, is_now2 in bent[at + 1 :]:
             if was == is_now2 and is_now == was2:
                 return _said(first.one, second.one), _said(first.other, second.other)
+    # "Стресс" is the same as subject and object: then the other word's ending and their order tell.
+    for pair in [pair for pair, *ends in bent if _PREDICATE.isdisjoint(ends)]:
+        for other in pairs:
+            if (
+                (other.place - pair.place) * (_at(pairs, other) - _at(pairs, pair)) < 0
+                and other.one.surface == other.other.surface
+                and other.one.kind is pair.one.kind is Kind.CONTENT
+                and not (pair.one.role or pair.other.role or other.one.role or other.other.role)
+                and not other.one.surface.isascii()
+            ):
+                return _said(pair.one, other.one), _said(pair.other, other.other)
     return None
+
+
+_PREDICATE: Final = frozenset(("ым", "им"))  # made the screen dark
+
+
+def _at(pairs: list[Pair], pair: Pair) -> int:
+    return next(at for at, other in enumerate(pairs) if other is pair)
 
 
 _SOUNDS: Final = str.maketrans("яюи", "ауы", "ьй")  # the soft and hard spelling of one ending

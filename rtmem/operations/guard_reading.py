@@ -141,6 +141,8 @@ def _words(bare: str) -> tuple[tuple[Word, ...], bool]:
         if _CODE.match(bare) and not bare.isupper():  # camelCase
             return (Word(Kind.CODE, bare, surface, frozenset((f"code {bare}", stem(surface)))),), False
         return _letters(surface, bare)
+    if surface.isalnum() and not surface.isdigit() and surface in lexicon().groups:  # 2FA
+        return (_content(surface),), False
     if "-" in surface and all(_WORD.match(part) or part.isdigit() for part in surface.split("-")):
         return _hyphened(surface, bare), False
     if _CODE.match(bare):

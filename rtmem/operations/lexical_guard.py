@@ -62,15 +62,18 @@ def compare(asked: str, cached: str) -> Refusal | None:
 
 def _difference(a: Features, b: Features) -> Refusal | None:
     lost, gained = _unmatched(a, b), _unmatched(b, a)
-    return (
-        _quoted(a, b)
-        or _judged_alone(lost, gained)
-        or _numbers(a, b)
-        or _question(a, b)
-        or _content(a, b, lost, gained)
-        or _order(a, b)
-        or _frames(a, b)
-    )
+    refusal = _quoted(a, b) or _judged_alone(lost, gained) or _numbers(a, b) or _question(a, b)
+    if refusal:
+        return refusal
+    kin: set[tuple[Item, Item]] = set()
+    refusal = _content(a, b, lost, gained, kin)
+    if refusal:
+        return refusal
+    said = exchanged(a, b, frozenset(kin))
+    if said:
+        return Refusal("order", *said)
+    said = opposed(a.frames, b.frames, is_polar=not a.question and not b.question)
+    return Refusal("antonym", *said) if said else None
 
 
 def prepare() -> None:
@@ -141,8 +144,10 @@ def _question(a: Features, b: Features) -> Refusal | None:
     return Refusal("question", a.question, b.question)
 
 
-def _content(a: Features, b: Features, lost: list[Item], gained: list[Item]) -> Refusal | None:
-    """Words that one text has and the other has not, nor a synonym, nor another form of it.
+def _content(
+    a: Features, b: Features, lost: list[Item], gained: list[Item], kin: set[tuple[Item, Item]]
+) -> Refusal | None:
+    """Words that one text has and the other has not, nor a synonym, nor another form of it; those go into `kin`.
 
     Whether the texts deny the same is settled here too: "impossible" is "not possible".
     """
@@ -150,14 +155,19 @@ def _content(a: Features, b: Features, lost: list[Item], gained: list[Item]) -> 
     if len(lost) > _UNMATCHED_MAX or len(gained) > _UNMATCHED_MAX:  # every word is compared with every other below
         return Refusal("content", _begin(_said(left)), _begin(_said(right)))
     denied = 0
+    if any(" " in item.surface for item in (*left, *right)):
+        lost, gained = _apart(lost, gained)
+        gained, lost = _apart(gained, lost)
+        left, right = _told(lost), _told(gained)
     for one in lost:
         for other in gained:
             word, word2 = one.word, other.word
-            kin = kinship(word.surface, word.stem, word2.surface, word2.stem)
-            if kin == "opposed" or (kin != "denied" and _are_opposed(word, word2)):
+            related = kinship(word.surface, word.stem, word2.surface, word2.stem)
+            if related == "opposed" or (related != "denied" and _are_opposed(word, word2)):
                 return Refusal("antonym", word.surface, word2.surface)
-            if kin:
-                denied += kin == "denied"
+            if related:
+                denied += related == "denied"
+                kin.add((one, other))
                 _strike(left, one)
                 _strike(right, other)
     if (a.negations + b.negations + denied) % 2:
@@ -250,6 +260,17 @@ def _strike_abbreviated(left: list[Item], other: Features, right: list[Item]) ->
 _SPELLED: Final = frozenset((Kind.CONTENT, Kind.LIGHT, Kind.FILLER))
 
 
+def _apart(some: list[Item], others: list[Item]) -> tuple[list[Item], list[Item]]:
+    """Both without the phrases of one whose words stand apart in the other: change password, change my password."""
+    for item in [item for item in some if " " in item.surface and item.kind is Kind.CONTENT]:
+        known = [word for word in map(lexicon().word, item.surface.split()) if word.kind in _SPELLED]
+        words = [other for other in others if any(other.word.stem == word.stem for word in known)]
+        if len(known) > 1 and [other.word.stem for other in words] == [word.stem for word in known]:
+            some = [other for other in some if other is not item]
+            others = [other for other in others if other not in words]
+    return some, others
+
+
 def _strike_compounds(left: list[Item], right: list[Item]) -> None:
     """Strike a word that the other text writes as two."""
     for item in list(left):
@@ -259,16 +280,6 @@ def _strike_compounds(left: list[Item], right: list[Item]) -> None:
                 right.remove(one)
                 right.remove(two)
                 break
-
-
-def _order(a: Features, b: Features) -> Refusal | None:
-    said = exchanged(a, b)
-    return Refusal("order", *said) if said else None
-
-
-def _frames(a: Features, b: Features) -> Refusal | None:
-    said = opposed(a.frames, b.frames, is_polar=not a.question and not b.question)
-    return Refusal("antonym", *said) if said else None
 
 
 def _polarity(side: Features) -> str:
