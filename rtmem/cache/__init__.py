@@ -24,9 +24,10 @@
     entries(*, tag, scope, model, limit, continuation)       CachePage       1
     entry(entry_id)                                          CacheEntry      1
 
-The first look-up by meaning makes the index: 1 round trip more. Who asks is bound in the object (`cache.bind("bob")`);
-a scope names the model and all that changes its answers, and a missing one is an error. lookup, update and
-get_or_compute raise nothing of Redis or the embedder: a cache must not stand between a question and its answer.
+The first look-up by meaning makes the index: 1 round trip more. Who asks is bound in the object (`cache.bind("bob")`),
+and until then all verbs raise ConfigError; a scope names the model and all that changes its answers, and a missing one
+is an error. lookup, update and get_or_compute raise nothing of Redis or the embedder: a cache must not stand between a
+question and its answer.
 `cache.counts` says what happened.
 
 Errors: InvalidRequestError (a call that is wrong), ConfigError, and for all other verbs those of Redis.

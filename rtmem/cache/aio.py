@@ -38,7 +38,7 @@ class AsyncSemanticCache(AnswerCache):
         redis_url: redis://, rediss://, unix:// or redis+sentinel://; by meaning only with the query engine; no Cluster.
         driver: an AsyncDriver to share, instead of a URL.
         embedder: who turns questions into vectors; without one, only the very same question hits.
-        principal: whose answers; nothing in a message can change it.
+        principal: whose answers; nothing in a message can change it. Without one, bind it: all verbs refuse until then.
         guard: compares a question with one that was answered, and refuses what differs in a number, a name, a
             negation...; True: rtmem's own (English and Russian), False: none.
         judge: asked last, with (question, cached question, answer), whether the answer serves; may be awaited.

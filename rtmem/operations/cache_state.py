@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from rtmem import settings as all_settings
 from rtmem.errors import (
+    ConfigError,
     DeadlineExceededError,
     EmbeddingError,
     ModuleMissingError,
@@ -264,10 +265,20 @@ class CacheContext:
     policy: CachePolicy
     state: CacheState
     wait: Waiting
-    keys: CacheKeys = field(init=False)
+    _keys: CacheKeys = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "keys", self.all_keys.cache(self.principal))
+        object.__setattr__(self, "_keys", self.all_keys.cache(self.principal))
+
+    @property
+    def keys(self) -> CacheKeys:
+        """Where this principal's answers are. Raises ConfigError without one: whoever forgot to bind would share."""
+        if not self.principal:
+            raise ConfigError(
+                "this cache is nobody's, and all who forget to say whose it is would share their answers: say it with "
+                'cache.bind("ann"), or make it with principal="ann"'
+            )
+        return self._keys
 
     @property
     def function_keys(self) -> tuple[str, str]:

@@ -85,6 +85,8 @@ def _what(
             "older_than_ms alone, or beside one of them"
         )
     if key is not None:
+        if not isinstance(key, tuple | list) or len(key) != 2:
+            raise InvalidRequestError(f"key is {key!r:.100}: (prompt, scope), as the answer was stored")
         question = read_question(cache.keys.tenant, key[0], key[1], cache.settings.text_characters_max)
         return f"e:{question.entry_id}"
     if entry_id is not None:

@@ -247,3 +247,9 @@ def test_more_open_questions_than_are_remembered_are_refused_where_anything_was_
     ann.invalidate(tag="geo")
     assert ann.update("0", "x", SCOPE, tags=["geo"]).reason == "invalidated"
     assert ann.update("1", "x", SCOPE, tags=["other"]).stored
+
+
+@pytest.mark.parametrize("key", [FRANCE, "ab", (FRANCE,), (FRANCE, SCOPE, 1), 7])
+def test_a_key_that_is_none_is_told_what_a_key_is(ann: Caller, key: Any) -> None:
+    with pytest.raises(InvalidRequestError, match=r"^key is .*: \(prompt, scope\)"):
+        ann.invalidate(key=key)

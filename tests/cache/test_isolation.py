@@ -15,7 +15,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel, Field, SecretStr
 
 from rtmem.cache import CacheScope
-from rtmem.errors import InvalidRequestError
+from rtmem.errors import ConfigError, InvalidRequestError
 from rtmem.operations.cache_prompts import read_question
 from tests.cache.colours import FRANCE, LIKE_FRANCE, SCOPE, World
 from tests.callers import Caller
@@ -149,7 +149,7 @@ def test_no_hit_across_what_was_said_before(ann: Caller) -> None:
 
 
 def test_no_hit_across_tenants_whatever_their_names(ann: Caller) -> None:
-    tenants = [ann.bind(name) for name in ("", *HOSTILE)]
+    tenants = [ann.bind(name) for name in HOSTILE]
     for number, tenant in enumerate(tenants):
         assert tenant.lookup(FRANCE, SCOPE) is None
         assert tenant.lookup(LIKE_FRANCE, SCOPE) is None
@@ -187,6 +187,36 @@ def test_hostile_questions_are_compared_without_harm(ann: Caller) -> None:
         assert ann.update(question, "x", SCOPE).stored
         assert ann.lookup(question, SCOPE).kind == "exact"
     assert ann.counts.keys() <= {"exact", "semantic", "miss", "stored"}
+
+
+def test_a_cache_that_is_nobodys_refuses_until_it_is_bound(world: World) -> None:
+    with world.open(principal="") as nobodys:
+        for call in (
+            lambda: nobodys.lookup(FRANCE, SCOPE),
+            lambda: nobodys.update(FRANCE, "Paris.", SCOPE),
+            lambda: nobodys.get_or_compute(FRANCE, SCOPE, lambda: "Paris."),
+            lambda: nobodys.explain(FRANCE, SCOPE),
+            lambda: nobodys.invalidate(everything=True),
+            lambda: nobodys.report(f"{'0' * 32}.1.exact", True),
+            nobodys.stats,
+            nobodys.entries,
+            lambda: nobodys.entry("0" * 32),
+        ):
+            with pytest.raises(ConfigError, match=r'cache\.bind\("ann"\), or make it with principal='):
+                call()
+        assert not list(world.client.scan_iter("rtmem:c:*"))
+        assert nobodys.bind("ann").update(FRANCE, "Paris.", SCOPE).stored
+        assert nobodys.bind("ann").lookup(FRANCE, SCOPE).answer == "Paris."
+        with pytest.raises(ConfigError):
+            nobodys.bind("ann").bind("").lookup(FRANCE, SCOPE)
+
+
+@pytest.mark.parametrize("whole", [0, 1, -7, 10**6])
+def test_equal_numbers_are_one_scope(whole: int) -> None:
+    of_int, of_float = (CacheScope(model="m", parameters={"temperature": each}) for each in (whole, float(whole)))
+    assert of_int.digest == of_float.digest
+    for other in (whole + 0.5, bool(whole), str(whole), float("inf")):
+        assert CacheScope(model="m", parameters={"temperature": other}).digest != of_int.digest
 
 
 def test_nobody_reads_a_principal_or_a_tag_out_of_a_key(world: World, ann: Caller) -> None:

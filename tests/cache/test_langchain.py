@@ -330,7 +330,7 @@ def test_an_awaiting_cache_says_how_to_use_it_in_blocking_code(redis_url: str, s
 def test_without_redis_the_model_answers(talk: Talk, server: ChatServer) -> None:
     away = "unix:///tmp/there-is-no-such-socket-of-redis.sock"
     settings = all_settings.Redis(retries_max=0)
-    cache: Any = type(talk.cache.cache)(away, guard=False, redis=settings)
+    cache: Any = type(talk.cache.cache)(away, principal="ann", guard=False, redis=settings)
     lost = Talk(LangChainCache(cache), server, talk.loop)
     assert lost.ask("Hi").content == "Answer 1 to: Hi"
     assert lost.ask("Hi").content == "Answer 2 to: Hi"

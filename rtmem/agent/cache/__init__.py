@@ -1,6 +1,6 @@
 """Answers that are given again, in agents: of a model, or of a whole turn.
 
-    model = CachedChatModel(ChatOpenAI(model="gpt-5-mini"), AsyncSemanticCache(url, embedder=embedder))
+    model = CachedChatModel(ChatOpenAI(model="gpt-5-mini"), AsyncSemanticCache(url, principal="ann"))
 
 answers, and streams, from the cache what it was asked before.
 

@@ -41,7 +41,7 @@ _logger: Final = logging.getLogger(__name__)
 class CachedChatModel(BaseChatModel):
     """A chat model that answers from the cache what it was asked before, also in streams.
 
-        model = CachedChatModel(ChatOpenAI(model="gpt-5-mini"), AsyncSemanticCache(url, embedder=embedder))
+        model = CachedChatModel(ChatOpenAI(model="gpt-5-mini"), AsyncSemanticCache(url, principal="ann"))
 
     It is used as the model that it wraps: bind_tools, with_structured_output, batch and the rest. A miss is streamed
     while the model speaks, and kept when it has ended well; who asks the same meanwhile, in this process or another,

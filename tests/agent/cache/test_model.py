@@ -586,7 +586,8 @@ async def test_a_hit_twice_in_a_thread_is_two_messages(redis_url: str, server: C
 
 
 def test_without_redis_the_model_answers_as_without_a_cache(talk: Talk) -> None:
-    away = type(talk.cache)("unix:///tmp/no-such-socket.sock", guard=False, redis=all_settings.Redis(retries_max=0))
+    nowhere = "unix:///tmp/no-such-socket.sock"
+    away = type(talk.cache)(nowhere, principal="ann", guard=False, redis=all_settings.Redis(retries_max=0))
     lost = Talk(away, talk.server, talk.loop, talk.streaming)
     assert [lost.ask("Hi").content for _ in range(2)] == ["Answer 1 to: Hi", "Answer 2 to: Hi"]
 
