@@ -93,9 +93,15 @@ def _in_force(lines: list[str], settings: Settings) -> list[str]:
         if found := _SETTING.match(line):
             name = found["name"]
             value = getattr(getattr(settings, section), name)
-            # JSON and TOML agree on strings, numbers, booleans and the empty table; nothing else is a setting.
-            line = f"{name} = {msgspec.json.encode(value).decode()}"
+            line = f"{name} = {_as_toml(value)}"
             if value and (section, name) in _SECRET:
                 line = f"# {name} is set, and not shown"
         shown.append(line)
     return shown
+
+
+def _as_toml(value: object) -> str:
+    # JSON and TOML agree on strings, numbers, booleans, lists of them and quoted keys: a table alone has another form.
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_as_toml(key)} = {_as_toml(each)}' for key, each in value.items())}}}"
+    return msgspec.json.encode(value).decode()
