@@ -218,7 +218,7 @@ def _memory(driver: SyncDriver, settings: Settings) -> list[Check]:
     state = driver.run(look(Index(Keys(settings.store.prefix), settings.store, None)))
     if state.index is None:
         return []
-    found = f"{state.name}: {state.algorithm or 'no vectors'}, {state.index.documents:,} documents"
+    found = f"{state.name}: {state.algorithm or 'no vectors'}, {screen.counted(state.index.documents, 'document')}"
     ready = "" if state.index.ready else f"; {state.index.indexed_share:.0%} of them are read back yet"
     checks = [Check("ok", "memory index", found + ready)]
     return checks + [Check("info", "memory index", what, fix) for what, fix in hints(state, None)]

@@ -55,8 +55,8 @@ def list_(
             used = pointers.usage()
             quota = f" of {used.bytes_max:,}" if used.bytes_max else ""
             screen.note(
-                f"({used.pointers:,} pointers, {used.values:,} values, {used.bytes:,}{quota} bytes "
-                f"of {_owner(pointers.principal)})"
+                f"({screen.counted(used.pointers, 'pointer')}, {screen.counted(used.values, 'value')}, "
+                f"{used.bytes:,}{quota} bytes of {_owner(pointers.principal)})"
             )
 
 
@@ -184,7 +184,8 @@ def sweep(
     with _opened(principal, config, data_dir, redis_url) as pointers:
         report = pointers.sweep()
     screen.out.print(
-        f"{report.expired:,} pointers expired, {report.threads:,} threads gone, {report.uploads:,} uploads late"
+        f"{screen.counted(report.expired, 'pointer')} expired, {screen.counted(report.threads, 'thread')} gone, "
+        f"{screen.counted(report.uploads, 'upload')} late"
     )
 
 

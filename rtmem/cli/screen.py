@@ -45,6 +45,11 @@ def note(text: str) -> None:
     err.print(Text(text, style="dim"))
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 value`, `2 values`; `many` where it is not `one` and an s."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 class Stream:
     """Text that arrives in pieces: wrapped between words on a terminal, untouched in a pipe."""
 

@@ -88,7 +88,7 @@ def _list(settings: Settings, principals: list[str], limit: int, *, as_json: boo
         typer.echo(msgspec.json.encode(line).decode() if as_json else _listed(line))
     if not as_json:
         total, shown = sum(count for _, count in pages), "; more with --limit" if len(lines) == limit else ""
-        threads = "1 thread" if total == 1 else f"{total:,} threads"
+        threads = screen.counted(total, "thread")
         screen.note(f"({len(lines):,} of {threads} of {_told(principals)}; --principal names another{shown})")
 
 
@@ -151,18 +151,18 @@ def _lines(report: ThreadReport, principal: str) -> list[str]:
         f"thread        {report.thread_id!r} of {owner}, layout {report.layout}"
         + (", only shallow savers wrote there" if report.solely_shallow else ""),
         f"checkpoints   {per_namespace or 'none'}: {report.record_bytes:,} bytes",
-        f"pieces        {report.pieces:,}: {report.piece_bytes:,} bytes; {report.references:,} references, "
-        f"{report.shared_ratio:.0%} of them shared",
-        f"writes        {report.writes_bytes:,} bytes; {report.early} checkpoints still to come",
+        f"pieces        {report.pieces:,}: {report.piece_bytes:,} bytes; "
+        f"{screen.counted(report.references, 'reference')}, {report.shared_ratio:.0%} of them shared",
+        f"writes        {report.writes_bytes:,} bytes; {screen.counted(report.early, 'checkpoint')} still to come",
         f"expires       {f'in {report.ttl_ms / 1000:,.0f} s' if report.ttl_ms >= 0 else 'never'}",
     ]
     if report.offloaded:
-        lines.append(f"at pointers   {report.offloaded:,} values")
+        lines.append(f"at pointers   {screen.counted(report.offloaded, 'value')}")
     if report.unneeded:
-        lines.append(f"to be freed   {report.unneeded:,} pointers, by the next `rtmem pointers sweep`")
+        lines.append(f"to be freed   {screen.counted(report.unneeded, 'pointer')}, by the next `rtmem pointers sweep`")
     if report.garbage or report.sweep:
         lines.append(
-            f"to be freed   {report.garbage:,} pieces, by the next prune"
+            f"to be freed   {screen.counted(report.garbage, 'piece')}, by the next prune"
             + (" (one is under way)" if report.sweep else "")
         )
     if not report.problems:

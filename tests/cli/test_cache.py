@@ -12,7 +12,7 @@ import pytest
 import redis
 from langchain_core.messages import AIMessage
 
-from rtmem.cache import CacheScope, SemanticCache
+from rtmem.cache import CacheScope, Prompt, SemanticCache
 from rtmem.embedding import from_settings
 from rtmem.settings import Cache, Embedding
 from tests.cli.commands import environment
@@ -64,7 +64,7 @@ def cached(
         embedder.close()
 
 
-def store(cached: Cached, prompt: str, answer: object, scope: CacheScope = SCOPE, **options: object) -> str:
+def store(cached: Cached, prompt: Prompt, answer: object, scope: CacheScope = SCOPE, **options: object) -> str:
     written = cached.cache.update(prompt, answer, scope, **options)  # type: ignore[arg-type]
     assert written.stored, written
     return written.entry_id
@@ -114,7 +114,7 @@ def test_a_question_is_explained_by_what_is_near(cached: Cached) -> None:
     assert exact.returncode == 0, exact.stderr
     first, verdict, *_ = exact.stdout.splitlines()
     assert first.split()[:2] == ["0.0000", near]
-    assert verdict.strip() == "-> hit"
+    assert verdict.strip() == "-> hit, only for the same parameters, system prompt, tools and earlier messages, if any"
     assert "a hit for who asks in that scope; asked in 1 scope of" in exact.stderr
 
     refused = cached("show", "--ask", "a bb 6")
@@ -132,6 +132,15 @@ def test_a_question_is_explained_by_what_is_near(cached: Cached) -> None:
 
     alike = cached("show", "--ask", "a  bb 5")
     assert alike.returncode == 0, alike.stdout + alike.stderr
+
+
+def test_a_hit_that_takes_the_same_earlier_messages_does_not_claim_more(cached: Cached) -> None:
+    store(cached, [("human", "Weather in Oslo?"), ("ai", "Rain."), ("human", "And in Paris?")], "Sun.")
+    assert cached.cache.lookup("And in Paris?", SCOPE) is None
+    done = cached("show", "--ask", "And in Paris?")
+    assert done.returncode == 0, done.stderr
+    assert "-> hit, only for the same parameters, system prompt, tools and earlier messages" in done.stdout
+    assert "only" in json.loads(cached("show", "--ask", "And in Paris?", "--json").stdout)["verdict"]
 
 
 def test_an_embedder_without_a_threshold_says_so(cached: Cached, monkeypatch: pytest.MonkeyPatch) -> None:

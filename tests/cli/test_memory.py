@@ -203,4 +203,4 @@ def test_another_embedder_is_refused_told_of_and_takes_over_with_a_reindex(memor
     assert memory("search", "Rome", **OTHER).returncode == 0
     told = memory("stats", "--json", **OTHER)
     assert json.loads(told.stdout)["index"]["index"]["fields"][-1][2] == "hnsw"
-    assert "memory index: rtmem:memory:2: hnsw, 1 documents" in memory.rtmem("doctor", **OTHER).stdout
+    assert "memory index: rtmem:memory:2: hnsw, 1 document" in memory.rtmem("doctor", **OTHER).stdout

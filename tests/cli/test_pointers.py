@@ -52,6 +52,10 @@ def test_pointers_are_listed_shown_read_searched_and_deleted(env: dict[str, str]
     assert malformed.returncode == 1
     assert again.stderr.replace(log, "nonsense") == malformed.stderr
     assert "is not there for principal 'local'; --principal names another" in again.stderr
+    with Pointers(redis_url, principal="one") as pointers:
+        pointers.offload("a value", ttl_ms=60_000)
+    one = rtmem("pointers", "list", "--principal", "one", *common, env=env)
+    assert "(1 pointer, 1 value, " in one.stderr
     nobody = rtmem("pointers", "list", "--principal", "nobody", *common, env=env)
     assert "(0 pointers, 0 values, 0 of" in nobody.stderr
     assert "bytes of principal 'nobody'; --principal names another)" in nobody.stderr

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rtmem.cache import CacheEntry, Candidate, Explanation, SemanticCache
 
 _SCOPES_MAX: Final = 200
+_HIT: Final = "hit, only for the same parameters, system prompt, tools and earlier messages, if any"
+"""As much as can be said: an entry has a hash of its scope, which does not tell what is in it."""
 
 
 def explain(place: Place, text: str, tag: str | None, model: str | None, limit: int, *, as_json: bool) -> bool:
@@ -34,7 +36,7 @@ def explain(place: Place, text: str, tag: str | None, model: str | None, limit: 
             for candidate in found:
                 of_model = known[candidate.entry_id].model if candidate.entry_id in known else ""
                 body = {**msgspec.to_builtins(candidate), "model": of_model}
-                body["verdict"] = "hit" if candidate.taken else _why_not(candidate)
+                body["verdict"] = _HIT if candidate.taken else _why_not(candidate)
                 typer.echo(msgspec.json.encode(body).decode())
         else:
             for candidate in found:
@@ -70,7 +72,7 @@ def _exact(explanation: Explanation) -> Candidate:
 def _line(candidate: Candidate, entry: CacheEntry | None) -> str:
     prompt = candidate.prompt or (entry.prompt if entry is not None else "")
     model = one_line(entry.model, 24) if entry is not None else ""
-    verdict = "hit" if candidate.taken else _why_not(candidate)
+    verdict = _HIT if candidate.taken else _why_not(candidate)
     return f"{candidate.distance:.4f}  {candidate.entry_id}  {model:<12}  {one_line(prompt, 60)}\n        -> {verdict}"
 
 
@@ -95,7 +97,7 @@ def _say_all(cache: SemanticCache, asked: list[Explanation], scopes: list[str], 
     verdict = "a hit for who asks in that scope" if hit else "a miss"
     left = len(scopes) - len(asked)
     more = f", and {left:,} more that --tag or --model would lead to" if left > 0 else ""
-    scopes_told = f"{len(asked):,} {'scope' if len(asked) == 1 else 'scopes'}"
+    scopes_told = screen.counted(len(asked), "scope")
     exact_only: Any = next((each.why_exact_only for each in asked if each.why_exact_only), "")
     compared = f"; compared exactly only, because {exact_only}" if exact_only else ""
     screen.note(f"({verdict}; asked in {scopes_told}{more} of {owner(cache)}{compared})")

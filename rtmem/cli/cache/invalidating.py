@@ -44,14 +44,14 @@ def invalidate(
         )
     with opened(Place(principal, config, data_dir, redis_url)) as cache:
         if everything and not yes:
-            count = cache.stats().entries
-            typer.confirm(f"Drop {count:,} answers of principal {cache.principal!r}?", abort=True, err=True)
+            answers = screen.counted(cache.stats().entries, "answer")
+            typer.confirm(f"Drop {answers} of principal {cache.principal!r}?", abort=True, err=True)
         gone = cache.invalidate(
             entry_id=entry_id, tag=tag, model=model, older_than_ms=older_than_ms, everything=everything
         )
         if as_json:
             typer.echo(f'{{"invalidated": {gone}}}')
             return
-        screen.out.print(f"{gone:,} {'answer' if gone == 1 else 'answers'} invalidated")
+        screen.out.print(f"{screen.counted(gone, 'answer')} invalidated")
         if not gone:
             screen.note(f"(of {owner(cache)}; `rtmem cache show` lists what there is)")

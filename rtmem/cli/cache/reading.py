@@ -101,8 +101,8 @@ def _by_model(models: dict[str, _OfModel]) -> list[tuple[str, str]]:
     return [
         (
             "model" if number == 0 else "",
-            f"{one_line(name)}: {each.entries:,} {'entry' if each.entries == 1 else 'entries'}, {each.bytes:,} bytes, "
-            f"{each.hits:,} {'hit' if each.hits == 1 else 'hits'}",
+            f"{one_line(name)}: {screen.counted(each.entries, 'entry', 'entries')}, {each.bytes:,} bytes, "
+            f"{screen.counted(each.hits, 'hit')}",
         )
         for number, (name, each) in enumerate(most_first)
     ]
@@ -150,7 +150,7 @@ def show(
             typer.echo(_json(entry) if as_json else _line(entry))
         left = len(found) - len(shown)
         more = f"; {left:,} more: --limit {len(found)}" if left else ""
-        screen.note(f"({len(shown):,} {'entry' if len(shown) == 1 else 'entries'} of {owner(cache)}{more})")
+        screen.note(f"({screen.counted(len(shown), 'entry', 'entries')} of {owner(cache)}{more})")
 
 
 def newest(cache: SemanticCache, tag: str | None, model: str | None) -> list[CacheEntry]:

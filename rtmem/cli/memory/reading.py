@@ -111,7 +111,7 @@ def _list_items(memory: Memory, place: Place, namespace: str, limit: int, after:
 
 
 def _say_end(memory: Memory, what: str, count: int, more: str, ready: bool) -> None:
-    shown = f"{count:,} {what}{'' if count == 1 else 's'} of {owner(memory)}"
+    shown = f"{screen.counted(count, what)} of {owner(memory)}"
     then = f"; there are more: --after {more}" if more else ""
     still = "" if ready else "; the index is not ready yet, so there may be more"
     screen.note(f"({shown}{then}{still})")

@@ -79,8 +79,7 @@ def reindex(
             time.sleep(max(progress.wait_ms / 1000, spare_s, 0))
     if not as_json:
         assert memory.embedder is not None
-        documents = "document" if progress.embedded == 1 else "documents"
-        screen.out.print(f"{progress.embedded:,} {documents} embedded by {memory.embedder.name}")
+        screen.out.print(f"{screen.counted(progress.embedded, 'document')} embedded by {memory.embedder.name}")
         used = model or settings.model
         screen.note(
             f'(programs need [embedding] model = "{used}", or RTMEM_EMBEDDING__MODEL={used}: '
@@ -156,7 +155,7 @@ def _indexed(state: MemoryState) -> list[tuple[str, str]]:
         f"{screen.harmless(known)}, {state.dims} dimensions" if state.fingerprint else "nobody's: nothing was embedded"
     )
     taken = index.vector_bytes + index.other_bytes
-    size = f"{index.documents:,} documents, {taken:,} bytes"
+    size = f"{screen.counted(index.documents, 'document')}, {taken:,} bytes"
     if index.documents >= _WORTH_A_MEAN:
         size += f" ({taken // index.documents:,} each)"
     found = [
@@ -166,7 +165,7 @@ def _indexed(state: MemoryState) -> list[tuple[str, str]]:
     ]
     if state.next_index is not None:
         whose = screen.harmless(state.next_embedder or state.next_fingerprint)
-        found.append(("reindex", f"to {whose}: {state.next_index.documents:,} documents are in it"))
+        found.append(("reindex", f"to {whose}: {screen.counted(state.next_index.documents, 'document')} in it yet"))
     return found
 
 

@@ -179,7 +179,7 @@ def forget(
             told([fact], as_json=False)
             typer.confirm(f"Forget it{' and all its history' if whole_history else ''}?", abort=True, err=True)
         count = memory.forget(fact_id, history=whole_history)
-    screen.out.print(f"{count:,} {'fact' if count == 1 else 'facts'} forgotten")
+    screen.out.print(f"{screen.counted(count, 'fact')} forgotten")
 
 
 def _say(embedded: bool, times_seen: int, *, words_only: bool) -> None:
