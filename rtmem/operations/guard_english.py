@@ -171,6 +171,70 @@ including
 """
 
 SYNONYMS: Final = """
+tear down, demolish, pull down, knock down
+change, move, switch, reschedule
+change, update, edit, modify, alter, adjust
+strike, hit
+likely, likelier, more likely
+cheap, inexpensive, affordable, low-cost
+trip, journey, travel, tour
+request, ask for, apply for
+choose, pick, select, decide on
+show, display
+check, verify, confirm, see, find out
+find, locate, look for, search
+watch, view
+stop from, keep from, prevent from
+hurt, ache, pain, painful, sore
+quit, give up, stop doing, stop
+gain weight, put on weight
+connect, link, attach, hook up, pair
+disconnect, unlink, detach
+close, shut
+shut down, turn off, power off, switch off
+hurry, rush
+wash, clean, launder
+stop working, not work, broken
+error message, error
+improve, better, boost, enhance, get better, increase
+cancel, call off, terminate
+wake up, get up
+weird, strange, odd
+error, bug, problem, issue, trouble
+job, work, employment, occupation
+salary, pay, wage, income
+company, firm, business, employer
+street, road
+huge, giant, enormous
+tiny, very small
+rule, regulation, law
+frequent, common, usual
+symptom, sign
+treat, treatment, cure, remedy, therapy
+medicine, medication, drug, meds
+headache, head ache
+test, check, examine
+sick leave, sick day
+tv, telly, television
+advantage, benefit, pro, upside
+disadvantage, drawback, con, downside
+kid, child, toddler
+student visa, study visa
+lid, cover
+flight, plane ticket, airline ticket
+load, read, import
+dataframe, df
+number of days, how many days
+deadline, due date
+distance, how far
+height, how tall, how high
+weight, how heavy, how much weigh
+age, how old
+depth, how deep
+length, how long is
+size, how big, how large
+temperature, how hot, how cold
+speed, how fast
 create, add, new
 damage, harm, hurt, bad, harmful, unhealthy, bad for you
 move, relocate

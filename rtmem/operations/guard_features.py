@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -41,13 +41,12 @@ class Item:
     is_passive: bool = False  # a participle after "be": it is done to what stands before it
     takes_it: bool = False  # "it" follows, which stands for something before
 
-    @property
-    def kind(self) -> Kind:
-        return self.word.kind
+    kind: Kind = field(init=False)  # of the word; read too often to be looked up
+    surface: str = field(init=False)
 
-    @property
-    def surface(self) -> str:
-        return self.word.surface
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", self.word.kind)
+        object.__setattr__(self, "surface", self.word.surface)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

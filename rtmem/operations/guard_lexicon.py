@@ -33,6 +33,8 @@ class Kind(Enum):
     EXCEPTION = auto()
     CODE = auto()
 
+    __hash__ = object.__hash__  # that of Enum is called as Python code, hundreds of times for a text
+
 
 AUXILIARY: Final = "auxiliary"
 ARTICLE: Final = "article"

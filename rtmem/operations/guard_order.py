@@ -7,10 +7,12 @@ its place among the others (subject, verb, object), and in Russian by its ending
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
+from rtmem.operations.guard_endings import are_bent, declined, is_instrumental
 from rtmem.operations.guard_features import Features, Item
 from rtmem.operations.guard_lexicon import Kind, words_of
+from rtmem.operations.guard_pairs import NO_KIN, Kin, Pair, Said, paired, said
 from rtmem.operations.text_query import stem
 
 _ITEMS_MAX: Final = 40
@@ -45,29 +47,14 @@ _CHOOSING: Final = frozenset(("what", "who"))
 _MUTUAL_ROLES: Final = frozenset(frozenset(("", role)) for role in ("with", "from", "с", "от"))
 _OBJECT_AND_SUBJECT: Final = {"object", "subject"}
 _BY: Final = frozenset(("by", ""))
-_INSTRUMENTAL: Final = ("ом", "ем", "ой", "ей", "ами", "ями", "ью")
 
 
-class Pair(NamedTuple):
-    """An item of one text, what it is in the other, and its place there."""
-
-    one: Item
-    other: Item
-    place: int
-    is_kin: bool = False  # made from one word, but with other stems
-
-
-Said = tuple[str, str]
-Kin = frozenset[tuple[Item, Item]]
-_NO_KIN: Final[Kin] = frozenset()
-
-
-def exchanged(asked: Features, cached: Features, kin: Kin = _NO_KIN) -> Said | None:
+def exchanged(asked: Features, cached: Features, kin: Kin = NO_KIN) -> Said | None:
     """The words whose roles differ, as they stand in either text; None if all play the same.
 
     kin: which items of `asked` and `cached` are made from one word, though they share no sense.
     """
-    pairs = _paired(asked.items[:_ITEMS_MAX], cached.items[:_ITEMS_MAX], kin)
+    pairs = paired(asked.items[:_ITEMS_MAX], cached.items[:_ITEMS_MAX], kin)
     moved = [pair for pair in pairs if pair.one.role != pair.other.role]
     # "Which drinks mix with gin" is not "which gins mix with drinks".
     is_mutual = asked.question not in _CHOOSING and any(pair.one.word.stem in _MUTUAL for pair in pairs)
@@ -78,7 +65,7 @@ def exchanged(asked: Features, cached: Features, kin: Kin = _NO_KIN) -> Said | N
                 if is_mutual and frozenset((first.one.role, second.one.role)) in _MUTUAL_ROLES:
                     excused |= {first, second}
                     continue
-                return _said(first.one, second.one), _said(first.other, second.other)
+                return said(first.one, second.one), said(first.other, second.other)
     if excused:
         pairs = [pair for pair in pairs if pair not in excused]
         moved = [pair for pair in moved if pair not in excused]
@@ -88,47 +75,19 @@ def exchanged(asked: Features, cached: Features, kin: Kin = _NO_KIN) -> Said | N
     for pair in moved:
         roles = frozenset((pair.one.role, pair.other.role))
         if pair.one.kind in _DATED and roles != _DURING and ("" not in roles or not roles.isdisjoint(_BOUNDS)):
-            return _said(pair.one), _said(pair.other)
+            return said(pair.one), said(pair.other)
         # "by" only marks who acts in a sentence turned around: A hit B, B was hit by A.
         if roles in _OPPOSED_ROLES and not (roles == _BY and _is_turned(pairs)):
-            return _said(pair.one), _said(pair.other)
+            return said(pair.one), said(pair.other)
     if {asked.asked, cached.asked} == _OBJECT_AND_SUBJECT and _is_turned(_told(pairs, asked, cached)):
         return asked.text, cached.text
     # Of what stands anywhere, because its preposition says what it is, the second look is free.
     settled = [pair for pair in pairs if pair.one.role and pair.one.role == pair.other.role]
     if settled and len(pairs) - len(settled) > 1:
-        said = _swapped([pair for pair in pairs if pair not in settled])
-        if said:
-            return said
-    return _swapped(pairs) or _declined(pairs) or _suffered(pairs, asked, cached) or _crossed(pairs)
-
-
-def _paired(asked: tuple[Item, ...], cached: tuple[Item, ...], kin: Kin) -> list[Pair]:
-    """The items both have, in the order of `asked`, with their place in `cached`."""
-    free = list(cached)
-    taken: set[int] = set()
-    pairs = []
-    for item in asked:
-        at = _same(item, free, taken, kin)
-        if at is not None:
-            taken.add(at)
-            # "I" is left out and put anywhere, as long as it does not become "me".
-            if item.kind is not Kind.PRONOUN or item.surface != free[at].surface:
-                pairs.append(Pair(item, free[at], at, (item, free[at]) in kin))
-    return pairs
-
-
-def _same(item: Item, free: list[Item], taken: set[int], kin: Kin) -> int | None:
-    """Where the other text has `item`: the same word, or else a synonym, or else one made from it."""
-    synonym = None
-    for at, other in enumerate(free):
-        if at not in taken and not item.word.senses.isdisjoint(other.word.senses):
-            if item.word.stem == other.word.stem or item.kind is Kind.PRONOUN:
-                return at
-            synonym = at if synonym is None else synonym
-    if synonym is None and kin:
-        return next((at for at, other in enumerate(free) if at not in taken and (item, other) in kin), None)
-    return synonym
+        found = _swapped([pair for pair in pairs if pair not in settled])
+        if found:
+            return found
+    return _swapped(pairs) or declined(pairs) or _suffered(pairs, asked, cached) or _crossed(pairs)
 
 
 def _is_turned(pairs: list[Pair]) -> bool:
@@ -149,8 +108,8 @@ def _swapped(pairs: list[Pair]) -> Said | None:
     for at, pair in enumerate(pairs):
         highest = max(highest, ranks[pair.place])
         if highest == at:  # so far the same items in both: whatever moved, moved among them
-            if at > begin and (said := _exchanged_blocks(pairs[begin : at + 1], is_first=begin == 0)):
-                return said
+            if at > begin and (found := _exchanged_blocks(pairs[begin : at + 1], is_first=begin == 0)):
+                return found
             begin = at + 1
     return None
 
@@ -169,7 +128,7 @@ def _exchanged_blocks(pairs: list[Pair], *, is_first: bool) -> Said | None:
                 front, back = pairs[:left], pairs[size - right :]
                 if _matters(front, back, is_adjacent=not between, is_first=is_first):
                     first, second = front[0], back[0]
-                    return _said(first.one, second.one), _said(second.other, first.other)
+                    return said(first.one, second.one), said(second.other, first.other)
     return None
 
 
@@ -188,9 +147,9 @@ def _matters(front: list[Pair], back: list[Pair], *, is_adjacent: bool, is_first
         return _are_owners(front, back) if is_adjacent else not is_first and _keep_one_role(moved)
     first, second = front[0], back[0]
     is_listed = second.one.joined and first.other.joined  # "A and B" is "B and A"
-    if is_adjacent and not is_listed and _are_bent(first, second):
+    if is_adjacent and not is_listed and are_bent(first, second):
         return True
-    if any(_is_instrumental(pair.one) for pair in moved) != any(_is_instrumental(pair.other) for pair in moved):
+    if any(is_instrumental(pair.one) for pair in moved) != any(is_instrumental(pair.other) for pair in moved):
         return False
     if speaks:  # who follows me, whom I follow
         return True
@@ -228,7 +187,7 @@ def _crossed(pairs: list[Pair]) -> Said | None:
     for at, first in enumerate(pairs):
         for second in pairs[at + 1 :]:
             if first.place > second.place and (_are_bare_names(first, second) or _has_passed(first, second)):
-                return _said(first.one, second.one), _said(second.other, first.other)
+                return said(first.one, second.one), said(second.other, first.other)
     return None
 
 
@@ -267,7 +226,7 @@ def _suffered(pairs: list[Pair], asked: Features, cached: Features) -> Said | No
             and before.one.kind is Kind.CONTENT
             and before.one.is_apart == before.other.is_apart
         ):
-            return _said(before.one, verb.one), _said(before.other, verb.other)
+            return said(before.one, verb.one), said(before.other, verb.other)
     return None
 
 
@@ -278,10 +237,6 @@ def _follow(items: tuple[Item, ...], first: Item, second: Item) -> bool:
 def _keep_one_role(moved: tuple[Pair, ...]) -> bool:
     """Whether all have the same preposition in both texts: a table in the kitchen, a chair in the hall."""
     return len({role for pair in moved for role in (pair.one.role, pair.other.role)}) == 1
-
-
-def _is_instrumental(item: Item) -> bool:
-    return item.surface.endswith(_INSTRUMENTAL) and not item.surface.isascii()
 
 
 def _are_even(first: Pair, second: Pair) -> bool:
@@ -309,53 +264,3 @@ def _are_nouns(first: Pair, second: Pair) -> bool:
 
 
 _THINGS: Final = frozenset((Kind.CONTENT, Kind.LIGHT))
-
-
-def _are_bent(first: Pair, second: Pair) -> bool:
-    """Whether both have other endings now: the square of a sum, the sum of squares."""
-    return all(_is_declined(pair) for pair in (first, second))
-
-
-def _is_declined(pair: Pair) -> bool:
-    is_russian = not pair.one.surface.isascii() and not pair.other.surface.isascii()
-    is_one_word = pair.is_kin or pair.one.word.stem == pair.other.word.stem
-    return is_russian and is_one_word and _ending(pair.one) != _ending(pair.other)
-
-
-def _declined(pairs: list[Pair]) -> Said | None:
-    """Two Russian words that have exchanged their endings: who did it and to whom is now the other way round."""
-    bent = [(pair, _ending(pair.one), _ending(pair.other)) for pair in pairs if _is_declined(pair)]
-    for at, (first, was, is_now) in enumerate(bent):
-        for second, was2, is_now2 in bent[at + 1 :]:
-            if was == is_now2 and is_now == was2:
-                return _said(first.one, second.one), _said(first.other, second.other)
-    # "Стресс" is the same as subject and object: then the other word's ending and their order tell.
-    for pair in [pair for pair, *ends in bent if _PREDICATE.isdisjoint(ends)]:
-        for other in pairs:
-            if (
-                (other.place - pair.place) * (_at(pairs, other) - _at(pairs, pair)) < 0
-                and other.one.surface == other.other.surface
-                and other.one.kind is pair.one.kind is Kind.CONTENT
-                and not (pair.one.role or pair.other.role or other.one.role or other.other.role)
-                and not other.one.surface.isascii()
-            ):
-                return _said(pair.one, other.one), _said(pair.other, other.other)
-    return None
-
-
-_PREDICATE: Final = frozenset(("ым", "им"))  # made the screen dark
-
-
-def _at(pairs: list[Pair], pair: Pair) -> int:
-    return next(at for at, other in enumerate(pairs) if other is pair)
-
-
-_SOUNDS: Final = str.maketrans("яюи", "ауы", "ьй")  # the soft and hard spelling of one ending
-
-
-def _ending(item: Item) -> str:
-    return item.surface.removeprefix(item.word.stem).translate(_SOUNDS)
-
-
-def _said(*items: Item) -> str:
-    return " ... ".join(f"{item.role} {item.surface}".strip() for item in items)
