@@ -33,15 +33,14 @@ question and its answer.
 Errors: InvalidRequestError (a call that is wrong), ConfigError, and for all other verbs those of Redis.
 """
 
-from rtmem.embedding.extras import imported
+from __future__ import annotations
 
-imported("redisvl.schema", "memory")  # says which extra is missing, where it is
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from rtmem.cache.aio import AsyncSemanticCache  # noqa: E402
-from rtmem.cache.sync import SemanticCache  # noqa: E402
-from rtmem.operations.cache_answers import Unwanted, unwanted  # noqa: E402
-from rtmem.operations.cache_prompts import CacheScope, Prompt  # noqa: E402
-from rtmem.operations.cache_records import (  # noqa: E402
+from rtmem.operations.cache_answers import Unwanted, unwanted
+from rtmem.operations.cache_prompts import CacheScope, Prompt
+from rtmem.operations.cache_records import (
     CacheDraft,
     CacheEntry,
     CachePage,
@@ -55,6 +54,10 @@ from rtmem.operations.cache_records import (  # noqa: E402
     Outcome,
     Written,
 )
+
+if TYPE_CHECKING:
+    from rtmem.cache.aio import AsyncSemanticCache
+    from rtmem.cache.sync import SemanticCache
 
 __all__ = [
     "AsyncSemanticCache",
@@ -76,3 +79,12 @@ __all__ = [
     "Written",
     "unwanted",
 ]
+
+_HOME = {"AsyncSemanticCache": "rtmem.cache.aio", "SemanticCache": "rtmem.cache.sync"}
+
+
+def __getattr__(name: str) -> Any:
+    # The names that need what searches by meaning; rtmem.cache.nodes does without.
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -10,14 +10,18 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from rtmem import settings as all_settings
+from rtmem.embedding.extras import imported
 from rtmem.errors import ConfigError, UnsupportedError
 from rtmem.keys import Keys, check_id
 from rtmem.operations import lexical_guard
-from rtmem.operations.cache_index import CacheIndex
-from rtmem.operations.cache_records import CachePolicy, Guard, Judge
-from rtmem.operations.cache_state import CacheContext, CacheState, Waiting, accept_all
-from rtmem.operations.serde import Serde
-from rtmem.steps import Embedder
+
+imported("redisvl.schema", "memory")  # says which extra is missing, where it is
+
+from rtmem.operations.cache_index import CacheIndex  # noqa: E402
+from rtmem.operations.cache_records import CachePolicy, Guard, Judge  # noqa: E402
+from rtmem.operations.cache_state import CacheContext, CacheState, Waiting, accept_all  # noqa: E402
+from rtmem.operations.serde import Serde  # noqa: E402
+from rtmem.steps import Embedder  # noqa: E402
 
 _logger: Final = logging.getLogger(__name__)
 

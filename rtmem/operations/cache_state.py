@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rtmem import settings as all_settings
 from rtmem.errors import (
@@ -24,9 +24,11 @@ from rtmem.errors import (
     ServerUnavailableError,
 )
 from rtmem.keys import CacheKeys, Keys
-from rtmem.operations.cache_index import CacheIndex
 from rtmem.operations.cache_records import CacheDraft, CachePolicy, Guard, Judge
 from rtmem.operations.serde import Serde
+
+if TYPE_CHECKING:
+    from rtmem.operations.cache_index import CacheIndex  # needs the extra `memory`, which a cache of nodes does not
 
 KNOWN_MAX: Final = 65_536
 OPEN_MAX: Final = 16_384

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -27,6 +30,7 @@ from rtmem.keys import Keys
 from tests.checkpoint.colours import Loop
 from tests.conftest import ServerFactory, kill_server
 
+ROOT = Path(__file__).parents[2]
 NODE = ("__pregel_ns_writes", "m.f", "f")
 
 
@@ -265,3 +269,17 @@ def wait_until(true: Any, seconds: float = 60) -> None:
     while not true():
         assert time.monotonic() < end, "it did not become true"
         time.sleep(0.02)
+
+
+def test_it_needs_no_extra_and_what_searches_by_meaning_names_its_own() -> None:
+    # In a process of its own: this one has loaded them.
+    program = (
+        "import sys; sys.modules |= {'redisvl': None, 'numpy': None}\n"
+        "import rtmem.cache.nodes\n"
+        "for module in ('rtmem.cache', 'rtmem.cache.sync', 'rtmem.cache.langchain'):\n"
+        "    try: exec(f'from {module} import SemanticCache')\n"
+        "    except ImportError as exc: print(exc)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("pip install 'rtmem[memory]'") == 3, done.stdout
