@@ -90,7 +90,8 @@ class AnswerCache:
         exact, semantic, miss: how look-ups ended. paused, unavailable, loading, deadline, full, failed: why Redis did
         not answer one. too_late, embedding_failed, no_engine: why questions were not compared. refused_<reason>,
         refused_judge, guard_failed, judge_failed: why a near question's answer was not taken. stored,
-        unstored_<reason>, computed: what became of answers.
+        unstored_<reason>, computed: what became of answers. unembedded, mended: stored without a vector, and embedded
+        by a later update.
         """
         return self.context.state.counts.read()
 

@@ -34,7 +34,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     stored: bool
     entry_id: str
     reason: str = ""
-    detail: str = ""  # for people
+    detail: str = ""  # for people; of a stored one, that it has no vector
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,6 +126,8 @@ class CacheStats(msgspec.Struct, frozen=True, kw_only=True):
     misses: int
     refused: dict[str, int]  # by reason: near questions whose answers were not taken
     evicted: int
+    unembedded: int  # stored without a vector, as the embedder failed: they hit exactly only
+    mended: int  # of those, how many a later update has embedded
     reported_right: int
     reported_wrong: int
     index: str  # of this cache's embedder; empty without one

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from rtmem import settings as all_settings
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 KNOWN_MAX: Final = 65_536
 OPEN_MAX: Final = 16_384
+UNEMBEDDED_MAX: Final = 1_024
 TENANTS_MAX: Final = 4_096  # whose misses are counted before Redis is told of them
 UNKNOWN_US: Final = 0
 """Of a question that was asked nobody knows when: all that was invalidated lately was invalidated after it."""
@@ -80,6 +82,37 @@ class Known:
     def discard(self, entry_id: str) -> None:
         """It is not."""
         self._ids.pop(entry_id, None)
+
+
+class Unembedded:
+    """Texts of entries that this process stored without a vector, as the embedder failed."""
+
+    __slots__ = ("_lock", "_texts")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._texts: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    def add(self, tenant: str, entry_id: str, text: str) -> None:
+        """It lacks one."""
+        with self._lock:
+            self._texts[tenant, entry_id] = text
+            if len(self._texts) > UNEMBEDDED_MAX:
+                self._texts.popitem(last=False)
+
+    def discard(self, tenant: str, entry_id: str) -> None:
+        """It has one."""
+        if self._texts:
+            with self._lock:
+                self._texts.pop((tenant, entry_id), None)
+
+    def some_of(self, tenant: str, most: int) -> dict[str, str]:
+        """Ids and texts of a tenant's, the oldest first."""
+        if not self._texts:
+            return {}
+        with self._lock:
+            found = ((entry_id, text) for (owner, entry_id), text in self._texts.items() if owner == tenant)
+            return dict(islice(found, most))
 
 
 class OpenQuestions:
@@ -201,9 +234,11 @@ class CacheState:
     settings: all_settings.Cache
     clock: Callable[[], float] = time.monotonic
     redis_pause: Pause = field(init=False)
-    embedder_pause: Pause = field(init=False)
+    embedder_pause: Pause = field(init=False)  # of look-ups
+    writing_pause: Pause = field(init=False)  # of writes, which give the embedder more time
     usage: Usage = field(init=False)
     known: Known = field(default_factory=Known)
+    unembedded: Unembedded = field(default_factory=Unembedded)
     open: OpenQuestions = field(init=False)
     counts: Counts = field(default_factory=Counts)
     _flights: dict[str, Future[str | bytes]] = field(default_factory=dict)
@@ -212,6 +247,7 @@ class CacheState:
     def __post_init__(self) -> None:
         self.redis_pause = Pause(self.settings.pause_ms, self.clock)
         self.embedder_pause = Pause(self.settings.pause_ms, self.clock)
+        self.writing_pause = Pause(self.settings.pause_ms, self.clock)
         self.usage = Usage(self.settings.usage_max)
         self.open = OpenQuestions(self.settings.question_ms_max, self.clock)
 

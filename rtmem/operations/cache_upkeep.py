@@ -144,6 +144,8 @@ def stats(cache: CacheContext) -> Steps[CacheStats]:
             if name.startswith(_REFUSED)
         },
         evicted=total(b"evicted"),
+        unembedded=total(b"=unembedded"),
+        mended=total(b"=mended"),
         reported_right=total(b"right"),
         reported_wrong=total(b"wrong"),
         index=index,

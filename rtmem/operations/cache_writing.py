@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import msgspec
 
-from rtmem.errors import InvalidRequestError, RtmemError, WriteRefusedError
+from rtmem.errors import EmbeddingError, InvalidRequestError, RtmemError, WriteRefusedError
 from rtmem.operations import cache_index
 from rtmem.operations.cache_answers import UNWANTED, portable, unwanted
 from rtmem.operations.cache_prompts import CacheScope, Prompt, Question, link, read_question
 from rtmem.operations.cache_records import CacheDraft, Written
 from rtmem.operations.cache_state import CacheContext, Deadline
 from rtmem.operations.functions import call
-from rtmem.operations.semantic_cache import DISTANCE_MAX, compares
+from rtmem.operations.semantic_cache import DISTANCE_MAX, is_comparable
 from rtmem.steps import Argument, Embed, Steps
 
 _ENTRY_BYTES: Final = 700  # of an entry besides what is in it: its key, names of fields, its place in indexes and books
@@ -23,6 +23,8 @@ _TAGS_MAX: Final = 32
 _TAG_CHARACTERS_MAX: Final = 512
 _DRAWN_TIGHTER: Final = 0.9  # of the distance of a wrong hit: the next one must be clearly nearer
 _ROUNDED: Final = 1e-6  # of a distance in the id of a hit; nothing is nearer than a wrong hit at 0, so it is the last
+_MENDED_AT_ONCE: Final = 16
+_NO_VECTOR: Final = "without a vector, as the embedder failed: it hits exactly only, until a later update embeds it"
 
 
 def update(
@@ -41,7 +43,7 @@ def update(
     Not stored are errors, refusals, what was truncated, calls of tools and empty answers, unless `allow` names the
     reason; what the policy refuses; and what was invalidated since the question was looked up here and not found.
     Nothing of Redis or the embedder is raised: `Written` says what happened. A failed embedding leaves an entry that is
-    hit exactly.
+    hit exactly, and one of the next updates in this process embeds it.
 
     Args:
         tags: what `invalidate` will find it by.
@@ -50,7 +52,7 @@ def update(
 
     Raises InvalidRequestError: no scope, no prompt, tags or a ttl that are none.
 
-    Redis: 1 round trip, FCALL rtmem_v1_cache_put; 1 more the first time.
+    Redis: 1 round trip, FCALL rtmem_v1_cache_put; 1 more the first time, and 1 to mend entries without a vector.
     """
     question = read_question(cache.keys.tenant, prompt, scope, cache.settings.text_characters_max)
     checked = check_properties(tags, ttl_ms, allow)
@@ -125,7 +127,8 @@ def store(
     fields += ["tags", write_tags(tags), "model", scope.model.encode("utf-8", "surrogatepass")]
     fields += ["scope", question.scope]
     try:
-        fields += yield from _vector(cache, question, draft.prompt, deadline)
+        vector = yield from _vector(cache, question, draft.prompt, deadline)
+        fields += vector or ()
         size = _ENTRY_BYTES + sum(len(field) for field in fields if isinstance(field, bytes | str))
         links = [link("s", scope.digest), link("m", scope.model), *(link("g", tag) for tag in tags)]
         usage = state.usage.take(cache.keys.tenant)
@@ -146,23 +149,65 @@ def store(
         return refused(why.decode(), "it was invalidated while it was computed")
     state.known.add(entry_id)
     state.counts.add("stored")
+    if vector is None:
+        cache.note("unembedded")
+        state.unembedded.add(cache.keys.tenant, entry_id, draft.prompt)
+        return Written(stored=True, entry_id=entry_id, detail=_NO_VECTOR)
+    state.unembedded.discard(cache.keys.tenant, entry_id)
+    if vector:
+        yield from _mend(cache, deadline)
     return Written(stored=True, entry_id=entry_id)
 
 
-def _vector(cache: CacheContext, question: Question, text: str, deadline: Deadline) -> Steps[list[Argument]]:
-    """The field of a question's vector; nothing if it cannot be compared, or its embedding fails."""
+def _vector(cache: CacheContext, question: Question, text: str, deadline: Deadline) -> Steps[list[Argument] | None]:
+    """The field of a question's vector; empty if it cannot be compared, None if its embedding fails.
+
+    The pause of look-ups does not count here: what they have no time for may do within the deadline of a write, and an
+    entry would lack its vector for all its life.
+    """
     index = cache.index
-    if index is None or not compares(cache, question) or not text.strip():
+    if index is None or not is_comparable(cache, question) or not text.strip():
         return []
+    if cache.state.writing_pause.is_on:
+        return None
     if not (yield from cache_index.ensure(index, wait=True, timeout_ms=deadline.left_ms)):
         return []
     try:
         # Half of what is left: an embedder that hangs must leave time to store the answer without a vector.
         (vector,) = yield Embed((text,), "query", max(1, deadline.left_ms // 2))
     except RtmemError as exc:
-        cache.state.note(exc)
-        return []
+        _note_embedding(cache, exc)
+        return None
     return [index.vector_field, vector.tobytes()]
+
+
+def _mend(cache: CacheContext, deadline: Deadline) -> Steps[None]:
+    """Embed what this process stored without a vector, now that the embedder works. Nothing is raised.
+
+    Redis: 1 round trip, FCALL rtmem_v1_cache_mend; none where there is nothing to mend.
+    """
+    index, unembedded, tenant = cache.index, cache.state.unembedded, cache.keys.tenant
+    waiting = unembedded.some_of(tenant, _MENDED_AT_ONCE)
+    if index is None or not waiting:
+        return
+    try:
+        vectors = yield Embed(tuple(waiting.values()), "query", deadline.left_ms)
+        args: list[Argument] = [index.vector_field]
+        for (entry_id, text), vector in zip(waiting.items(), vectors, strict=True):
+            args += (entry_id, text.encode("utf-8", "surrogatepass"), vector.tobytes())
+        yield from call("rtmem_v1_cache_mend", cache.function_keys, args, timeout_ms=deadline.left_ms)
+    except RtmemError as exc:
+        _note_embedding(cache, exc)  # the next update tries again
+        return
+    for entry_id in waiting:
+        unembedded.discard(tenant, entry_id)
+        cache.note("mended")
+
+
+def _note_embedding(cache: CacheContext, exc: RtmemError) -> None:
+    cache.state.note(exc)
+    if isinstance(exc, EmbeddingError):
+        cache.state.writing_pause.begin()
 
 
 def write_tags(tags: Sequence[str]) -> bytes:

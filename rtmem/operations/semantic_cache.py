@@ -94,10 +94,15 @@ def _exact(cache: CacheContext, question: Question, deadline: Deadline) -> Steps
 
 def compares(cache: CacheContext, question: Question) -> bool:
     """Whether a question is compared by meaning just now."""
+    return is_comparable(cache, question) and not cache.state.embedder_pause.is_on
+
+
+def is_comparable(cache: CacheContext, question: Question) -> bool:
+    """Whether it can be, if the embedder works."""
     index = cache.index
     if index is None or cache.threshold is None or question.why_exact_only:
         return False
-    return index.state.has_engine and not cache.state.embedder_pause.is_on
+    return index.state.has_engine
 
 
 def _near(cache: CacheContext, question: Question, begun: Begun, deadline: Deadline) -> Steps[Hit | None]:

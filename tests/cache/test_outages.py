@@ -217,6 +217,70 @@ def test_an_embedder_that_fails_leaves_exact_hits_and_is_left_alone(world: World
         assert cache.counts["embedding_failed"] == 1
 
 
+def test_a_write_asks_the_embedder_that_look_ups_leave_alone(world: World) -> None:
+    embedder = Words()
+    with world.open(embedder=embedder, pause_ms=3_600_000) as cache:
+        embedder.broken = True
+        assert cache.lookup(FRANCE, SCOPE) is None
+        embedder.broken = False
+        written = cache.update(FRANCE, "Paris.", SCOPE)
+        assert (written.stored, written.detail) == (True, "")
+    with world.open() as other:
+        assert other.lookup(LIKE_FRANCE, SCOPE).kind == "semantic"
+
+
+def test_what_was_stored_without_a_vector_says_so_and_is_mended_by_a_later_update(world: World) -> None:
+    embedder = Words()
+    with world.open(embedder=embedder, pause_ms=0) as cache:
+        bob = cache.bind("bob")
+        embedder.broken = True
+        for each in (cache, bob):
+            written = each.update(FRANCE, "Paris.", SCOPE)
+            assert written.stored
+            assert "without a vector" in written.detail
+        changed = cache.update("Who wrote Faust?", "Goethe.", SCOPE)
+        assert "without a vector" in changed.detail
+        world.client.hset(cache.context.keys.entry(changed.entry_id), "prompt", "of another process")
+        embedder.broken = False
+        assert cache.lookup(FRANCE, SCOPE).kind == "exact"
+        assert cache.lookup(LIKE_FRANCE, SCOPE) is None
+        assert cache.update("What is the speed of light?", "Fast.", SCOPE).detail == ""
+        assert cache.lookup(LIKE_FRANCE, SCOPE).kind == "semantic"
+        assert cache.lookup("Who was it that wrote Faust?", SCOPE) is None
+        assert bob.lookup(LIKE_FRANCE, SCOPE) is None
+        stats = cache.stats()
+        assert (stats.unembedded, stats.mended, cache.counts["unembedded"]) == (2, 2, 3)
+        bytes_before = stats.bytes
+        cache.update("What is the speed of sound?", "Slow.", SCOPE)
+        assert cache.counts["mended"] == 2  # nothing is left to mend
+        assert cache.invalidate(everything=True) == 4
+        assert (cache.stats().bytes, bytes_before > 0) == (0, True)
+
+
+def test_a_failed_mending_is_tried_again(world: World) -> None:
+    embedder = Words()
+    with world.open(embedder=embedder, pause_ms=0) as cache:
+        embedder.broken = True
+        cache.update(FRANCE, "Paris.", SCOPE)
+        embedder.broken = False
+        embed = embedder.embed
+        fails: Any = lambda texts, what="query": embed(texts, what) if FRANCE not in texts else 1 // 0  # noqa: E731
+        embedder.embed = fails  # type: ignore[method-assign]
+        written = cache.update("Who wrote Faust?", "Goethe.", SCOPE)
+        assert (written.stored, written.detail, cache.counts["embedding_failed"]) == (True, "", 2)
+        embedder.embed = embed  # type: ignore[method-assign]
+        assert cache.lookup(LIKE_FRANCE, SCOPE) is None
+        cache.update("Who wrote Faust?", "Goethe.", SCOPE)
+        assert cache.lookup(LIKE_FRANCE, SCOPE).kind == "semantic"
+
+
+def test_writes_leave_an_embedder_alone_that_failed_them(world: World) -> None:
+    embedder = Words(broken=True)
+    with world.open(embedder=embedder, pause_ms=3_600_000) as cache:
+        assert all("without a vector" in cache.update(f"question {n}", "yes", SCOPE).detail for n in range(3))
+        assert len(embedder.asked) == 1
+
+
 class Stuck(Words):
     """Never answers."""
 

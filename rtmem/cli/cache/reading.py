@@ -69,6 +69,10 @@ def stats(
 
 
 def _counted(found: CacheStats) -> list[tuple[str, str]]:
+    unembedded = (
+        f"{found.unembedded:,} stored without a vector, as the embedder failed: they hit exactly only; "
+        f"{found.mended:,} of them have got one since"
+    )
     reports = f"{found.reported_right:,} right, {found.reported_wrong:,} wrong"
     refused = ", ".join(f"{number:,} by {screen.harmless(reason)}" for reason, number in found.refused.items())
     return [
@@ -79,6 +83,7 @@ def _counted(found: CacheStats) -> list[tuple[str, str]]:
         ("refused", f"{refused or 'none'} (near questions that the guard or the judge did not let pass)"),
         ("reported", reports),
         ("evicted", f"{found.evicted:,}"),
+        *([("unembedded", unembedded)] if found.unembedded else []),
     ]
 
 

@@ -46,6 +46,25 @@ local function put(keys, argv)
   return why
 end
 
+-- Give entries the vectors that they lack.
+-- ARGV 1 name of the field  then id, prompt, vector, ...   Replies how many got one
+local function mend(keys, argv)
+  local entries, books, mended = keys[1], keys[2], 0
+  for n = 2, #argv, 3 do
+    local id, vector = argv[n], argv[n + 2]
+    local record = record_of(books, id)
+    -- Another text may be stored there by now.
+    if record and redis.call('HGET', entries .. id, 'prompt') == argv[n + 1]
+      and redis.call('HSETNX', entries .. id, argv[1], vector) == 1 then
+      record[1] = record[1] + #vector
+      redis.call('HSET', books .. 'records', id, cmsgpack.pack(record))
+      redis.call('HINCRBY', books .. 'totals', 'bytes', #vector)
+      mended = mended + 1
+    end
+  end
+  return mended
+end
+
 -- ARGV 1 '1' to begin ttls anew  then id, hits, saved ms, ...   Replies 1
 local function used(keys, argv)
   count_hits(keys[2], argv, 2, #argv)
@@ -78,6 +97,7 @@ local function report(keys, argv)
 end
 
 redis.register_function('rtmem_v1_cache_put', put)
+redis.register_function('rtmem_v1_cache_mend', mend)
 -- Freeing, and reading, must work when Redis is full.
 redis.register_function{function_name = 'rtmem_v1_cache_used', callback = used, flags = {'allow-oom'}}
 redis.register_function{function_name = 'rtmem_v1_cache_report', callback = report, flags = {'allow-oom'}}
