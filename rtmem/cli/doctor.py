@@ -16,7 +16,7 @@ from rich.text import Text
 
 from rtmem import __version__
 from rtmem.cli import options, screen, threads
-from rtmem.errors import RtmemError
+from rtmem.errors import PermissionDeniedError, RtmemError
 from rtmem.keys import Keys
 from rtmem.settings import Profile
 
@@ -34,7 +34,7 @@ _EXTRAS = {
     "model": ("langchain",),
 }
 _REQUIRED = ("redis", "hiredis", "langgraph-checkpoint", "msgspec", "anyio", "ormsgpack", "xxhash", "zstandard")
-_REDIS_COMMANDS = ("CONFIG ", "ACL ", "REPLICAOF ")
+_REDIS_COMMANDS = ("CONFIG ", "ACL ", "REPLICAOF ", "FUNCTION ")
 _MARKS: dict[Status, tuple[str, str]] = {
     "ok": ("ok  ", "green"),
     "info": ("-   ", "dim"),
@@ -198,13 +198,32 @@ def _judged(
             prefix = settings.checkpoint.prefix
             asking = profiles.ask(profile, prefix, log_dir, restart) if profile else probe.ask(prefix, restart)
             report = driver.run(asking)
-            memory = _memory(driver, settings)
+            more = [*_functions(driver), *_memory(driver, settings)]
     except RtmemError as exc:
         return [Check("error", name, *_split(exc))]
     checks = [Check("ok", name, report.line)]
     for finding in report.findings:
         checks.append(Check(finding.level, finding.what, finding.consequence, finding.fix))
-    return checks + memory
+    return checks + more
+
+
+def _functions(driver: SyncDriver) -> list[Check]:
+    """Functions at the server that are not those of this program; nothing where all are, or may not be looked at."""
+    from rtmem.operations.functions import foreign
+
+    try:
+        names = driver.run(foreign())
+    except PermissionDeniedError:
+        return []
+    return [
+        Check(
+            "warning",
+            "functions",
+            f"the library {name} in this Redis is not the one of this rtmem, though it has its name: calls may fail",
+            f"FUNCTION DELETE {name}, if no other rtmem uses this Redis: the next call loads the one of this program",
+        )
+        for name in names
+    ]
 
 
 def _memory(driver: SyncDriver, settings: Settings) -> list[Check]:

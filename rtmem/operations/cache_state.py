@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -31,6 +32,7 @@ from rtmem.operations.serde import Serde
 if TYPE_CHECKING:
     from rtmem.operations.cache_index import CacheIndex  # needs the extra `memory`, which a cache of nodes does not
 
+_logger: Final = logging.getLogger(__name__)
 KNOWN_MAX: Final = 65_536
 OPEN_MAX: Final = 16_384
 UNEMBEDDED_MAX: Final = 1_024
@@ -280,8 +282,26 @@ class CacheState:
             what = "no_engine"
         else:
             what = "failed"
+            _warn_once(exc)
         self.counts.add(what)
         return what
+
+
+_warned: Final[set[str]] = set()
+
+
+def _warn_once(exc: RtmemError) -> None:
+    # Nobody expects this one, and it would be nothing but a number in `counts`. Once for each kind and process: it may
+    # come with every look-up.
+    kind = type(exc).__name__
+    if kind not in _warned:
+        _warned.add(kind)
+        _logger.warning(
+            "the cache does not work: %s: %s; models are asked instead, and `counts` counts how often as failed. Other "
+            "errors of this kind are not logged again; `rtmem doctor` looks at the Redis and the functions in it",
+            kind,
+            exc,
+        )
 
 
 def accept_all(draft: CacheDraft) -> CacheDraft:

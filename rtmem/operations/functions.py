@@ -108,6 +108,21 @@ def calls(commands: Sequence[Command], *, lane: Lane = "auto") -> Steps[list[Any
         return (yield batch)
 
 
+def foreign() -> Steps[tuple[str, ...]]:
+    """Names of libraries at the server whose code is not that of this program.
+
+    A library is loaded where it is missing, and never in place of another: a version is in its name, so that one name
+    always means one code. Here that has been broken, mostly by a program that was never released.
+
+    Redis: 1 round trip.
+    """
+    ours = {name.partition("\n")[0].rpartition("=")[2]: name for name in map(library_of, _LIBRARIES)}
+    (found,) = yield Batch((("FUNCTION", "LIST", "LIBRARYNAME", "rtmem_*", "WITHCODE"),))
+    stored = (each if isinstance(each, dict) else dict(zip(each[::2], each[1::2], strict=True)) for each in found)
+    codes = {each[b"library_name"].decode(): each[b"library_code"].decode("utf-8", "replace") for each in stored}
+    return tuple(sorted(name for name, code in codes.items() if name in ours and code != ours[name]))
+
+
 def _load(commands: Sequence[Command]) -> Steps[None]:
     # FLUSHALL keeps functions; FUNCTION FLUSH, a new server and a replica that was promoted early do not.
     for library in dict.fromkeys(library_of(str(each[1])) for each in commands if str(each[0]) in _CALLS):

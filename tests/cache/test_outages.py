@@ -15,6 +15,8 @@ import redis
 
 from rtmem.cache import AsyncSemanticCache, SemanticCache
 from rtmem.errors import EmbeddingUnavailableError, ServerUnavailableError
+from rtmem.operations import cache_state
+from rtmem.operations.functions import library_of
 from tests.cache.colours import FRANCE, LIKE_FRANCE, SCOPE, World, settings
 from tests.callers import Caller
 from tests.conftest import ServerFactory
@@ -345,6 +347,24 @@ def test_a_blocking_embedder_or_judge_that_takes_too_long_is_a_miss(redis_url: s
         assert cache.counts["too_late"] == 2
         seconds[:] = [0.0, 0.0]
         assert cache.lookup(LIKE_FRANCE, SCOPE) is not None  # it was not Redis: nobody was left alone
+
+
+def test_an_error_that_nobody_expects_is_logged_once(
+    world: World, redis_server: ServerFactory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cache_state, "_warned", set())
+    server = redis_server()
+    with redis.Redis.from_url(server.url) as client, world.open(url=server.url) as cache:
+        # A program that had this library's name, and another code.
+        put = "local function put(keys, argv)\n"
+        client.function_load(library_of("rtmem_v1_cache").replace(put, put + "nobody_knows()\n"), replace=True)
+        for _ in range(3):
+            assert cache.update(FRANCE, "Paris.", SCOPE).reason == "unavailable"
+        assert cache.counts["failed"] == 3
+    (record,) = [each for each in caplog.records if each.name == "rtmem.operations.cache_state"]
+    assert record.levelname == "WARNING"
+    for word in ("CommandError", "nobody_knows", "rtmem doctor"):
+        assert word in record.getMessage()
 
 
 def test_what_only_people_ask_raises(world: World) -> None:

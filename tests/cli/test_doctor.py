@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
+from rtmem.operations.functions import library_of
 from tests.cli.commands import environment, rtmem
+from tests.conftest import ServerFactory
 from tests.server import logs
 
 
@@ -42,6 +45,21 @@ def test_a_given_redis_is_judged(env: dict[str, str], redis_url: str) -> None:
     assert "Redis 8." in done.stdout
     # The session's server has no AOF, and the doctor says what that means.
     assert "warn" in done.stdout
+
+
+def test_functions_of_another_rtmem_with_our_names_are_named(env: dict[str, str], redis_server: ServerFactory) -> None:
+    server = redis_server()
+    with redis.Redis.from_url(server.url) as client:
+        client.function_load(library_of("rtmem_v1_nodes"))
+        assert "functions" not in by_name(rtmem("doctor", "--redis-url", server.url, "--json", env=env).stdout)
+        client.function_load(library_of("rtmem_v1_cache") + "\n-- as it was yesterday")
+        client.function_load("#!lua name=rtmem_v9_later\nredis.register_function('rtmem_v9_x', function() end)")
+    done = rtmem("doctor", "--redis-url", server.url, "--json", env=env)
+    assert done.returncode == 0  # somebody else may need it
+    found = by_name(done.stdout)["functions"]
+    assert found["status"] == "warning"
+    assert "rtmem_v1_cache " in found["found"]
+    assert found["fix"].startswith("FUNCTION DELETE rtmem_v1_cache,")
 
 
 def test_a_redis_that_does_not_answer_fails_with_the_next_step(env: dict[str, str]) -> None:

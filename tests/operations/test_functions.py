@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,17 @@ from rtmem.operations.functions import call, library_of
 from tests.scripted import play
 
 NAME = "rtmem_v2_checkpoint_get"
+CODES = {
+    "rtmem_v2_checkpoint": "0c7a8723b32f9bbf",
+    "rtmem_v2_pointers": "17b08dd3c7e3b842",
+    "rtmem_v1_memories": "649790901c75b318",
+    "rtmem_v1_facts": "3d8c24dc7abd79f9",
+    "rtmem_v1_cache": "53668bd29be65938",
+    "rtmem_v1_nodes": "0ac551361c8cc247",
+    "rtmem_v1_reindex": "40ec0f75d1dbdb68",
+    "rtmem_v1_transfer": "0bbec63ad327a02d",
+}
+"""What the code of each library hashes to."""
 MISSING = FunctionMissingError("Function not found")
 
 
@@ -62,3 +74,12 @@ def test_every_lua_file_is_part_of_a_library() -> None:
     whole = "\n".join(library_of(name) for name in functions._LIBRARIES)
     for path in (Path(functions.__file__).parent / "lua").rglob("*.lua"):
         assert path.read_text("utf-8") in whole, path
+
+
+@pytest.mark.parametrize("name", functions._LIBRARIES)
+def test_a_library_keeps_its_code_as_long_as_it_keeps_its_name(name: str) -> None:
+    code = blake2b(library_of(name).encode(), digest_size=8).hexdigest()
+    assert CODES[name] == code, (
+        f"{name} has other code now, and a server that has it under this name goes on with the old one: give it a new "
+        "version, in its name and those of its functions. If no release has it yet, write the new hash into CODES"
+    )
