@@ -140,6 +140,8 @@ class _Reading:
                 self.question = self.question or question
                 if not role:
                     role = "of" if is_possessive else self._inherited(word, joined, is_after_item)
+                if role == "to":
+                    _acts(items)
                 is_passive = is_after_be and _is_participle(word.surface)
                 items.append(_item(word, role, is_name, joined, is_apart, is_passive))
                 is_after_be = not pauses and (is_after_be or word.stem == "get")
@@ -172,6 +174,16 @@ class _Reading:
 
 _ITEM_FIELDS: Final = ("word", "role", "is_name", "joined", "is_apart", "is_passive")
 _IT: Final = frozenset(("it", "them"))
+
+
+def _acts(items: list[Item]) -> None:
+    """It is normal for a dog to bark: the dog is what barks."""
+    for at in range(max(len(items) - 2, 0), len(items)):
+        if items[at].role == "for":
+            item = items[at]
+            items[at] = _item(item.word, "", item.is_name, item.joined, item.is_apart, item.is_passive, item.takes_it)
+
+
 # A preposition after these does not undo them: than in Rome, not on Windows.
 _KEPT: Final = frozenset(("than", "not"))
 _BE: Final = frozenset(("is", "are", "was", "were", "be", "been", "being", "am"))

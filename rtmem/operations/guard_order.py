@@ -57,7 +57,10 @@ def exchanged(asked: Features, cached: Features, kin: Kin = NO_KIN) -> Said | No
     pairs = paired(asked.items[:_ITEMS_MAX], cached.items[:_ITEMS_MAX], kin)
     moved = [pair for pair in pairs if pair.one.role != pair.other.role]
     # "Which drinks mix with gin" is not "which gins mix with drinks".
-    is_mutual = asked.question not in _CHOOSING and any(pair.one.word.stem in _MUTUAL for pair in pairs)
+    is_mutual = any(
+        pair.one.word.stem == "how far" or (pair.one.word.stem in _MUTUAL and asked.question not in _CHOOSING)
+        for pair in pairs
+    )
     excused: set[Pair] = set()
     for at, first in enumerate(moved):
         for second in moved[at + 1 :]:
@@ -144,7 +147,7 @@ def _matters(front: list[Pair], back: list[Pair], *, is_adjacent: bool, is_first
     if _is_resumed(front, back) or (is_adjacent and _is_suffering(front, back)):
         return False
     if any(pair.one.role or pair.other.role for pair in (moved if is_adjacent else (_head(front), _head(back)))):
-        return _are_owners(front, back) if is_adjacent else not is_first and _keep_one_role(moved)
+        return _are_owners(front, back) if is_adjacent else _keep_one_role(moved, is_first=is_first)
     first, second = front[0], back[0]
     is_listed = second.one.joined and first.other.joined  # "A and B" is "B and A"
     if is_adjacent and not is_listed and are_bent(first, second):
@@ -184,11 +187,59 @@ def _crossed(pairs: list[Pair]) -> Said | None:
     Both are names; or one has lost a preposition, and the other has got one.
     """
     pairs = [pair for pair in pairs if pair.one.kind in _THINGS and pair.one.surface.isascii()]
+    is_directed = any(
+        pair.one.word.stem in _DIRECTED and not pair.one.is_passive | pair.other.is_passive for pair in pairs
+    )
     for at, first in enumerate(pairs):
         for second in pairs[at + 1 :]:
-            if first.place > second.place and (_are_bare_names(first, second) or _has_passed(first, second)):
+            if _has_followed(first, second) or (
+                first.place > second.place
+                and (
+                    _are_bare_names(first, second)
+                    or _has_passed(first, second)
+                    or (is_directed and _is_moved(first, second))
+                    or _are_around(first, second, pairs[at + 1 :])
+                )
+            ):
                 return said(first.one, second.one), said(second.other, first.other)
     return None
+
+
+def _has_followed(first: Pair, second: Pair) -> bool:
+    """Whether one plays now what the other played, which plays something else: sold to her, bought by her from him."""
+    if first.one.role == first.other.role or second.one.role == second.other.role:
+        return False
+    taken = {first.one.role} & {second.other.role} | {first.other.role} & {second.one.role}
+    return bool(taken - _TAKEN_BY_ANY)
+
+
+def _is_moved(first: Pair, second: Pair) -> bool:
+    """Whether one of two that are more than what joins them is marked otherwise: A affects B, the effect of B on A."""
+    pairs = (first, second)
+    if any(pair.one.word.stem in _DIRECTED for pair in pairs):
+        return False
+    return any(pair.one.role != pair.other.role for pair in pairs)
+
+
+def _are_around(first: Pair, second: Pair, after: list[Pair]) -> bool:
+    """Whether a word stands between both in either text: the police search a citizen, a citizen searches the police."""
+    if _is_resumed([first], [second]):
+        return False
+    if any(role not in _BARE for pair in (first, second) for role in (pair.one.role, pair.other.role)):
+        return False
+    between = after[: after.index(second)]
+    return any(
+        second.place < pair.place < first.place
+        and {pair.one.role, pair.other.role} <= _VERBAL
+        and not (pair.one.is_passive or pair.other.is_passive)
+        for pair in between
+    )
+
+
+_DIRECTED: Final = frozenset(map(stem, words_of("affect effect impact influence cause lead depend result")))
+_BARE: Final = frozenset(("", "of"))
+_VERBAL: Final = frozenset(("", "to"))
+_TAKEN_BY_ANY: Final = frozenset(("", "of", "in", "for"))
 
 
 def _are_bare_names(first: Pair, second: Pair) -> bool:
@@ -234,9 +285,10 @@ def _follow(items: tuple[Item, ...], first: Item, second: Item) -> bool:
     return any(one is first and other is second for one, other in pairwise(items))
 
 
-def _keep_one_role(moved: tuple[Pair, ...]) -> bool:
+def _keep_one_role(moved: tuple[Pair, ...], *, is_first: bool) -> bool:
     """Whether all have the same preposition in both texts: a table in the kitchen, a chair in the hall."""
-    return len({role for pair in moved for role in (pair.one.role, pair.other.role)}) == 1
+    roles = {role for pair in moved for role in (pair.one.role, pair.other.role)}
+    return len(roles) == 1 and (not is_first or roles == {"of"})
 
 
 def _are_even(first: Pair, second: Pair) -> bool:
@@ -258,7 +310,7 @@ def _are_nouns(first: Pair, second: Pair) -> bool:
         and pair.one.surface == pair.other.surface
         and pair.one.surface.isascii()
         and not pair.one.is_name
-        and not pair.one.surface.endswith(("ly", "ed", "ing"))
+        and not (len(pair.one.surface) > 4 and pair.one.surface.endswith(("ly", "ed", "ing")))
         for pair in (first, second)
     )
 

@@ -85,6 +85,12 @@ REFUSED = {
         ("can foxes hunt", "can foxes be hunted"),
         ("may a guest park a host's car", "may a host's car park a guest"),
         ("my boss's wife's car", "my wife's boss's car"),
+        ("did the Hawks sell a player to the Jets", "was a player sold by the Jets to the Hawks"),
+        ("can a lion befriend a lamb", "is it possible for a lamb to befriend a lion"),
+        ("may the army tax a farmer's barn", "may a farmer tax an army barn"),
+        ("is Tim's aunt Sue's boss", "is Sue's aunt Tim's boss"),
+        ("which king did the duke betray", "which duke did the king betray"),
+        ("how does rain affect wheat", "what effect does wheat have on rain"),
         ("how do I call you", "how do you call me"),
         ("it runs on a mac but not on a pc", "it runs on a pc but not on a mac"),
         ("which drinks mix with gin", "which gins mix with drinks"),
@@ -132,6 +138,8 @@ REFUSED = {
 }
 
 PASSED = [
+    ("how far is Leeds from York", "how far is York from Leeds"),
+    ("is it normal for a kitten to sneeze", "do kittens sneeze normally"),
     ("I need to cancel my order", "can I cancel my order"),
     ("can all members vote", "may all of the members vote"),
     ("Где мой заказ?", "Где заказ?"),
