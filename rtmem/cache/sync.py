@@ -108,11 +108,27 @@ class SemanticCache(AnswerCache):
         return self._driver.run(steps, self.embedder)
 
     def lookup(self, prompt: Prompt, scope: CacheScope) -> Hit | None:
-        """See operations.semantic_cache.lookup."""
+        """The answer to this question, or to one that asks the same; None if there is none.
+
+        None also where Redis or the embedder fail or need more than [cache] lookup_deadline_ms; `counts` says why.
+
+        Args:
+            prompt: a text or a list of messages.
+            scope: model, parameters and whatever else changes an answer.
+
+        Raises InvalidRequestError: no scope, or no prompt. ConfigError: the cache is bound to nobody.
+
+        Redis: exact hit 1 round trip; else 1 more after the embedding.
+        """
         return self.run(semantic_cache.lookup(self.context, prompt, scope))
 
     def explain(self, prompt: Prompt, scope: CacheScope) -> Explanation:
-        """See operations.semantic_cache.explain."""
+        """What is stored near a question, and why it is a hit or none. Counts as no use.
+
+        Raises InvalidRequestError, ConfigError, EmbeddingError and errors of Redis.
+
+        Redis: 2 round trips.
+        """
         return self.run(semantic_cache.explain(self.context, prompt, scope))
 
     def update(
@@ -126,7 +142,22 @@ class SemanticCache(AnswerCache):
         took_ms: int = 0,
         allow: Collection[Unwanted] = (),
     ) -> Written:
-        """See operations.cache_writing.update."""
+        """Store an answer, in place of the one that is stored for this very question.
+
+        `Written` says whether it is stored, and why not: nothing of Redis or the embedder is raised. Errors, refusals,
+        truncated and empty answers and calls of tools are not stored.
+
+        Args:
+            prompt, scope: as `lookup` is asked.
+            tags: what `invalidate` will find it by.
+            ttl_ms: how long it lives; None: as [cache] ttl_ms says; 0: it stays.
+            took_ms: how long the answer took to compute: what a hit saves, and what an entry is worth.
+            allow: what is to be stored all the same: error, refusal, truncated, tool_calls, empty.
+
+        Raises InvalidRequestError: no scope, no prompt, tags or a ttl that are none. ConfigError: bound to nobody.
+
+        Redis: 1 round trip.
+        """
         return self.run(
             cache_writing.update(
                 self.context, prompt, answer, scope, tags=tags, ttl_ms=ttl_ms, took_ms=took_ms, allow=allow
@@ -143,7 +174,18 @@ class SemanticCache(AnswerCache):
         ttl_ms: int | None = None,
         allow: Collection[Unwanted] = (),
     ) -> Outcome:
-        """See operations.cache_flights.get_or_compute."""
+        """The answer to a question: out of the cache, or computed once for all who ask at the same time, and stored.
+
+        Args:
+            prompt, scope: as for `lookup`.
+            compute: gives the answer. What it raises passes to its caller as it is, and one of those who wait tries in
+                its turn.
+            tags, ttl_ms, allow: as for `update`.
+
+        Raises InvalidRequestError, ConfigError, and what `compute` raises. Nothing of Redis or the embedder.
+
+        Redis: the round trips of `lookup`; 2 more to compute.
+        """
         return self.run(
             cache_flights.get_or_compute(self.context, prompt, scope, compute, tags=tags, ttl_ms=ttl_ms, allow=allow)
         )
@@ -159,7 +201,23 @@ class SemanticCache(AnswerCache):
         older_than_ms: int | None = None,
         everything: bool = False,
     ) -> int:
-        """See operations.cache_upkeep.invalidate."""
+        """Drop answers, and say how many: one, those of a tag, a scope or a model, or all. Give exactly one of these.
+
+        Nothing of them is served once this returns, and what was being computed when it began is not stored.
+
+        Args:
+            key: a prompt and its scope, as the answer was stored.
+            entry_id: of a Hit, an entry or `Written`.
+            tag: as `update` was given it.
+            scope: as it was given; answers of all conversations in it.
+            model: of all scopes with it.
+            older_than_ms: only what was stored so long ago; alone, of all answers.
+            everything: all answers of this principal.
+
+        Raises InvalidRequestError, ConfigError, and errors of Redis: some may be left then.
+
+        Redis: 1 round trip for each 1,000 entries.
+        """
         return self.run(
             cache_upkeep.invalidate(
                 self.context,
@@ -174,11 +232,24 @@ class SemanticCache(AnswerCache):
         )
 
     def report(self, hit_id: str, correct: bool) -> bool:
-        """See operations.cache_writing.report."""
+        """Say whether a hit was right; False if its entry is not there any more, or holds another answer.
+
+        After a wrong hit by meaning questions must be nearer to that entry; after a wrong exact one it is dropped.
+
+        Args:
+            hit_id: of a Hit.
+
+        Raises InvalidRequestError, ConfigError, and errors of Redis.
+
+        Redis: 1 round trip.
+        """
         return self.run(cache_writing.report(self.context, hit_id, correct))
 
     def stats(self) -> CacheStats:
-        """See operations.cache_upkeep.stats."""
+        """What this principal has in the cache, and what it was good for. Raises ConfigError and errors of Redis.
+
+        Redis: 1 round trip, and 1 if there are hits that Redis was not told of.
+        """
         return self.run(cache_upkeep.stats(self.context))
 
     def entries(
@@ -190,7 +261,17 @@ class SemanticCache(AnswerCache):
         limit: int = 20,
         continuation: str = "",
     ) -> CachePage:
-        """See operations.cache_upkeep.entries."""
+        """A page of entries without their answers: newest first; in no order below a tag, scope or model.
+
+        Args:
+            tag, scope, model: only with it; at most one of them.
+            limit: entries on a page, 1 to 1,000.
+            continuation: of the page before; empty for the first one.
+
+        Raises InvalidRequestError, ConfigError, and errors of Redis.
+
+        Redis: 1 round trip.
+        """
         return self.run(
             cache_upkeep.entries(
                 self.context, tag=tag, scope=scope, model=model, limit=limit, continuation=continuation
@@ -198,7 +279,10 @@ class SemanticCache(AnswerCache):
         )
 
     def entry(self, entry_id: str) -> CacheEntry | None:
-        """See operations.cache_upkeep.entry."""
+        """One entry with its answer, or None. Raises InvalidRequestError, ConfigError, and errors of Redis.
+
+        Redis: 1 round trip.
+        """
         return self.run(cache_upkeep.entry(self.context, entry_id))
 
 
