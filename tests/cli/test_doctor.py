@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
+from rtmem.cli import doctor
 from rtmem.operations.functions import library_of
-from tests.cli.commands import environment, rtmem
+from tests.cli.commands import ROOT, environment, rtmem
 from tests.conftest import ServerFactory
 from tests.server import logs
 
@@ -30,6 +33,20 @@ def test_a_healthy_installation_passes_and_nothing_is_left_behind(env: dict[str,
     assert json.loads(done.stdout)["healthy"]
     assert checks["trial Redis"]["found"].startswith("Redis 8.")
     assert not (tmp_path / "data").exists()
+
+
+def test_every_extra_that_users_install_is_looked_for_by_its_packages() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+    def names(requirements: list[str]) -> set[str]:
+        found = {re.split(r"[<>=;~! ]", requirement)[0] for requirement in requirements}
+        return {part for name in found for part in (("redis", "hiredis") if name == "redis[hiredis]" else (name,))}
+
+    extras = {name: names(packages) for name, packages in project["optional-dependencies"].items()}
+    for others in ("all", "bench", "bench-postgres", "dev"):  # made of the others, or for who works on rtmem
+        del extras[others]
+    assert {name: set(packages) for name, packages in doctor._EXTRAS.items()} == extras
+    assert set(doctor._REQUIRED) == names(project["dependencies"])
 
 
 def test_a_data_directory_that_cannot_be_made_is_an_error(env: dict[str, str], tmp_path: Path) -> None:
