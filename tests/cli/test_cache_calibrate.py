@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,9 @@ def test_the_guard_keeps_numbers_apart_that_no_distance_can(calibrate: Calibrate
     assert {row["kind"]: row["hits"] for row in made["kinds"]} == {"paraphrase": 120, "number": 0, "unrelated": 0}
     assert made["reasons"] == [{"reason": "number", "rightly": 40, "wrongly": 0}]
     assert (pairs.parent / "calibration.png").stat().st_size > 10_000
+    told = " ".join(done.stdout.split())
+    for heading in ("% of paraphrases", "% of others", "% of pairs"):
+        assert heading in told
     assert "do not prove it" in done.stderr  # 120 hits: at least .978
 
 
@@ -82,10 +86,21 @@ def test_without_the_guard_there_is_no_such_threshold_and_what_was_found_is_show
     assert "no threshold reaches a precision of 0.99" in done.stderr
     assert "what a threshold does" in done.stdout
     assert "[cache.thresholds]" not in done.stdout
-    made = json.loads((tmp_path / "bare" / "calibration.json").read_text())
+    assert not (tmp_path / "bare").exists()
+    made = json.loads(calibrate(pairs, "--no-guard", "--json").stdout)
     assert made["choice"] is None
     assert "no threshold" in made["failure"]
-    assert (tmp_path / "bare" / "calibration.png").exists()
+    assert not [*tmp_path.glob("calibration.*")]
+
+
+def test_a_threshold_between_two_pairs_is_told_as_such(calibrate: Calibrate, pairs: Path) -> None:
+    done = calibrate(pairs, "--no-guard", "--precision", "0.7", "--no-picture")
+    assert done.returncode == 0, done.stderr
+    told = " ".join(done.stdout.split())
+    ((threshold, last, following),) = re.findall(
+        r"([\d.]+) for a precision.* pair that hits, at ([\d.]+), and the next, at ([\d.]+)\)", told
+    )
+    assert float(last) < float(threshold) < float(following)
 
 
 def test_a_public_set_and_a_lower_goal_work_too(calibrate: Calibrate, tmp_path: Path) -> None:

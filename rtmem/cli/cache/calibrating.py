@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from rtmem.cli import options, screen
-from rtmem.cli.cache.calibration_report import Calibration, show, write_json
+from rtmem.cli.cache.calibration_report import Calibration, as_text, show, write_text
 from rtmem.errors import CalibrationError, ConfigError, ExtraMissingError, InvalidRequestError
 from rtmem.operations.calibration import CONFIDENCE, Compared, Goal, by_kind, choose, curve, refusals
 from rtmem.operations.labelled_pairs import KINDS, LabelledPair, read_pairs
@@ -52,7 +52,9 @@ def calibrate(
     pairs_max: Annotated[
         int, typer.Option("--pairs-max", min=1, help="Of a larger file so many are drawn, always the same.")
     ] = 10_000,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where calibration.json and .png go.")] = Path("."),
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where calibration.json and .png go if one is found.")
+    ] = Path("."),
     picture: Annotated[bool, typer.Option("--picture/--no-picture", help="Draw the curve.")] = True,
     config: options.Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what is written as JSON.")] = False,
@@ -103,19 +105,19 @@ def calibrate(
         reasons=[] if choice is None else refusals(compared, choice.threshold),
         points=points,
     )
-    write_json(made, out / "calibration.json")
+    if as_json:
+        typer.echo(as_text(made), nl=False)
+    else:
+        show(made)
+    if failure is not None:
+        raise failure
+    write_text(made, out / "calibration.json")
     written = f"written: {out / 'calibration.json'}"
     if picture:
         bare = curve([msgspec.structs.replace(each, refusal="") for each in compared])
         pictures.write_picture(out / "calibration.png", made, bare)
         written += f", {out / 'calibration.png'}"
-    if as_json:
-        typer.echo((out / "calibration.json").read_text("utf-8"), nl=False)
-    else:
-        show(made)
     screen.note(written)
-    if failure is not None:
-        raise failure
 
 
 def _goal(precision: float | None, false_hits: float | None, sure: bool) -> Goal:

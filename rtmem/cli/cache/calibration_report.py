@@ -35,11 +35,16 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     points: list[Point]  # of the curve, in the file thinned out
 
 
-def write_json(made: Calibration, path: Path) -> None:
-    """Write it, for people and programs."""
+def as_text(made: Calibration) -> str:
+    """JSON, for people and programs."""
     thinned = msgspec.structs.replace(made, points=made.points[:: len(made.points) // _POINTS_WRITTEN_MAX + 1])
+    return msgspec.json.format(msgspec.json.encode(thinned), indent=2).decode() + "\n"
+
+
+def write_text(made: Calibration, path: Path) -> None:
+    """Write that JSON, in a directory that is made if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(thinned), indent=2) + b"\n")
+    path.write_text(as_text(made), "utf-8")
 
 
 def show(made: Calibration) -> None:
@@ -58,6 +63,11 @@ def show(made: Calibration) -> None:
         f"confidence at least {point.precision_low:.3f}; false hits {point.false_hit_rate:.3f}, at most "
         f"{point.false_hit_rate_high:.3f}"
     )
+    if made.points[-1].threshold > point.threshold:
+        following = min(each.threshold for each in made.points if each.threshold > point.threshold)
+        screen.out.print(
+            f"(halfway between the last pair that hits, at {point.threshold:.4f}, and the next, at {following:.4f})"
+        )
     if not made.choice.is_sure:
         screen.note("(so few pairs do not prove it: see the bounds; label more, or take --sure for a stricter one)")
     if not made.guard:
@@ -76,7 +86,7 @@ def _thresholds(made: Calibration) -> Table:
     chosen = None if made.choice is None else made.choice.point
     if chosen is not None:
         shown[chosen.threshold] = chosen
-    headings = ("threshold", "hits", "", "false hits", "", "precision", "at least")
+    headings = ("threshold", "hits", "% of paraphrases", "false hits", "% of others", "precision", "at least")
     table = _table("what a threshold does", headings)
     for _, point in sorted(shown.items(), reverse=True):
         table.add_row(*_cells(point), style="bold" if point == chosen else "")
@@ -87,18 +97,18 @@ def _cells(point: Point) -> list[str]:
     return [
         f"{point.threshold:.4f}",
         f"{point.hits:,}",
-        f"{point.hit_rate:.1%}",
+        f"{point.hit_rate * 100:.1f}",
         f"{point.false_hits:,}",
-        f"{point.false_hit_rate:.2%}",
+        f"{point.false_hit_rate * 100:.2f}",
         f"{point.precision:.3f}",
         f"{point.precision_low:.3f}",
     ]
 
 
 def _kinds(rows: list[KindRow], threshold: float) -> Table:
-    table = _table(f"at {threshold:.4f}, by kind", ("kind", "pairs", "near enough", "hits", ""))
+    table = _table(f"at {threshold:.4f}, by kind", ("kind", "pairs", "near enough", "hits", "% of pairs"))
     for row in rows:
-        table.add_row(row.kind, f"{row.pairs:,}", f"{row.near:,}", f"{row.hits:,}", f"{row.rate:.1%}")
+        table.add_row(row.kind, f"{row.pairs:,}", f"{row.near:,}", f"{row.hits:,}", f"{row.rate * 100:.1f}")
     return table
 
 
