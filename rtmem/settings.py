@@ -172,7 +172,7 @@ class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     prefix: str = "rtmem"
     # How far a question may be from the one that was answered, by the name of the embedder; others: exact hits only.
-    thresholds: dict[str, Distance] = msgspec.field(default_factory=lambda: {"local": 0.1, "multilingual": 0.05})
+    thresholds: dict[str, Distance] = msgspec.field(default_factory=lambda: {"local": 0.08, "multilingual": 0.05})
     adaptive: bool = True  # whether `report(hit, correct=False)` draws the threshold of an entry tighter
     candidates_max: Positive = 4  # nearest questions that are shown to the guard
     text_characters_max: Positive = 2_000  # a longer question hits exactly only: embedders read its beginning
