@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -103,6 +103,20 @@ class AnswerCache:
         return clone
 
     _owns_driver: bool
+
+    def __getattr__(self, name: str) -> Any:
+        # What LangGraph and LangChain ask of a cache of theirs, and would be refused without a word about why.
+        other = _DOORS.get(name)
+        hint = "" if other is None else f": give {other}, which is the cache for this door"
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
+
+_NODES: Final = "rtmem.cache.nodes.NodeCache(url) to builder.compile(cache=...)"
+_MODELS: Final = "rtmem.cache.langchain.LangChainCache(cache) to set_llm_cache(...) or a model's cache=..."
+_DOORS: Final = {
+    **dict.fromkeys(("get", "aget", "set", "aset"), _NODES),
+    **dict.fromkeys(("alookup", "aupdate"), _MODELS),
+}
 
 
 def _guard_of(guard: Guard | bool) -> Guard | None:

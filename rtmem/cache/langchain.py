@@ -27,6 +27,7 @@ from rtmem.operations.cache_records import Hit
 from rtmem.operations.cache_writing import check_properties
 from rtmem.operations.cached_messages import CACHED, facts, kept, replayed
 from rtmem.operations.langchain_prompts import Form, read_prompt, scope_of
+from rtmem.served import check_shared, of_whoever_asks
 
 _ASKED_MAX: Final = 4_096
 _logger: Final = logging.getLogger(__name__)
@@ -47,8 +48,11 @@ class LangChainCache(BaseCache):
     Args:
         cache: a SemanticCache serves both colours, the awaiting one through threads as LangChain does it. An
             AsyncSemanticCache serves `ainvoke` only. Its principal is whose answers these are: all callers share them.
+            Behind `rtmem serve`, they are those of whoever is authenticated; a call that belongs to no run there is not
+            cached.
         conversation: "last_turn": what was said before may differ.
         tags, ttl_ms, allow: of all answers; see `SemanticCache.update`.
+        shared: behind `rtmem serve`, too, the answers are those of the principal of `cache`, "shared:...".
     """
 
     def __init__(
@@ -59,18 +63,24 @@ class LangChainCache(BaseCache):
         tags: Collection[str] = (),
         ttl_ms: int | None = None,
         allow: Collection[Unwanted] = (),
+        shared: bool = False,
     ) -> None:
         if not isinstance(cache, SemanticCache | AsyncSemanticCache):
             raise ConfigError(f"cache is a {type(cache).__name__}: give a SemanticCache or an AsyncSemanticCache")
+        if shared:
+            check_shared(cache.principal)
         CacheScope(model="any", parameters={}, conversation=conversation)  # what is wrong is said here, and never later
         kept_tags, ttl_ms, allowed = check_properties(tags, ttl_ms, allow)
         self.cache = cache
         self._conversation: Conversation = conversation
+        self._shared = shared
         self._options: dict[str, Any] = {"tags": kept_tags, "ttl_ms": ttl_ms, "allow": allowed}
         self._asked = _Asked()
 
     def bind(self, principal: str) -> Self:
         """This cache for another principal: same connections, other answers. Raises IdTooLongError."""
+        if self._shared:
+            check_shared(principal)
         clone = copy.copy(self)
         clone.cache = self.cache.bind(principal)
         clone._asked = _Asked()
@@ -80,7 +90,7 @@ class LangChainCache(BaseCache):
         """The generations of an answer, or None."""
         cache = self._blocking()
         question = self._question(prompt, llm_string)
-        if question is None:
+        if cache is None or question is None:
             return None
         hit = None
         with suppress(InvalidRequestError):  # messages that are nested too deeply
@@ -91,19 +101,20 @@ class LangChainCache(BaseCache):
         """See `lookup`."""
         if not isinstance(self.cache, AsyncSemanticCache):
             return await super().alookup(prompt, llm_string)
+        cache = self.cache if self._shared else of_whoever_asks(self.cache)
         question = self._question(prompt, llm_string)
-        if question is None:
+        if cache is None or question is None:
             return None
         hit = None
         with suppress(InvalidRequestError):
-            hit = await self.cache.lookup(*question[1:])
+            hit = await cache.lookup(*question[1:])
         return self._found(question, prompt, llm_string, hit)
 
     def update(self, prompt: str, llm_string: str, return_val: RETURN_VAL_TYPE) -> None:
         """Store generations, unless they are what nobody else should get: errors, refusals, calls of tools."""
         cache = self._blocking()
         question = self._question(prompt, llm_string)
-        if question is not None:
+        if cache is not None and question is not None:
             took_ms = self._asked.took_ms(prompt, llm_string)
             form, asked, scope = question
             with suppress(InvalidRequestError):
@@ -114,32 +125,36 @@ class LangChainCache(BaseCache):
         if not isinstance(self.cache, AsyncSemanticCache):
             await super().aupdate(prompt, llm_string, return_val)
             return
+        cache = self.cache if self._shared else of_whoever_asks(self.cache)
         question = self._question(prompt, llm_string)
-        if question is not None:
+        if cache is not None and question is not None:
             took_ms = self._asked.took_ms(prompt, llm_string)
             form, asked, scope = question
             with suppress(InvalidRequestError):
-                await self.cache.update(asked, _kept(form, return_val), scope, took_ms=took_ms, **self._options)
+                await cache.update(asked, _kept(form, return_val), scope, took_ms=took_ms, **self._options)
 
     def clear(self, **kwargs: Any) -> None:
         """Drop all answers of this principal; with keywords, those that `SemanticCache.invalidate` would. Raises errors
         of Redis."""
-        self._blocking().invalidate(**(kwargs or {"everything": True}))
+        cache = self._blocking() or self.cache
+        cache.invalidate(**(kwargs or {"everything": True}))
 
     async def aclear(self, **kwargs: Any) -> None:
         """See `clear`."""
         if isinstance(self.cache, AsyncSemanticCache):
-            await self.cache.invalidate(**(kwargs or {"everything": True}))
+            cache = self.cache if self._shared else of_whoever_asks(self.cache) or self.cache
+            await cache.invalidate(**(kwargs or {"everything": True}))
         else:
             await super().aclear(**kwargs)
 
-    def _blocking(self) -> SemanticCache:
+    def _blocking(self) -> SemanticCache | None:
+        """Whose answers these are; None: nobody knows, and there are none."""
         if not isinstance(self.cache, SemanticCache):
             raise WrongColourError(
                 "a blocking call of a model (invoke, batch) with an AsyncSemanticCache: use ainvoke or abatch, or "
                 "build the cache with a SemanticCache, which serves both"
             )
-        return self.cache
+        return self.cache if self._shared else of_whoever_asks(self.cache)
 
     def _question(self, prompt: str, llm_string: str) -> tuple[Form, Prompt, CacheScope] | None:
         form, asked = read_prompt(prompt)

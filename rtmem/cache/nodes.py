@@ -22,6 +22,7 @@ from rtmem.operations import node_cache
 from rtmem.operations.cache_state import CacheState
 from rtmem.operations.node_cache import NodeContext
 from rtmem.operations.serde import Serde
+from rtmem.served import check_shared, principal_of_run
 
 
 class NodeCache(BaseCache[Any]):
@@ -37,7 +38,8 @@ class NodeCache(BaseCache[Any]):
 
     Args:
         redis_url: redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://.
-        principal: whose values; whoever runs the graph gets them.
+        principal: whose values; whoever runs the graph gets them. Behind `rtmem serve`: of whoever is authenticated.
+        shared: there, too, the values are those of `principal`, "shared:...": for everybody.
         serde: how values are written; LangGraph's JsonPlusSerializer, without pickle.
         settings: section [cache]: prefix, deadlines, pause_ms, compress_bytes_min. Values live as long as the node's
             CachePolicy says.
@@ -49,6 +51,7 @@ class NodeCache(BaseCache[Any]):
         redis_url: str,
         *,
         principal: str = "",
+        shared: bool = False,
         serde: SerializerProtocol | None = None,
         settings: all_settings.Cache | None = None,
         redis: all_settings.Redis | None = None,
@@ -64,6 +67,9 @@ class NodeCache(BaseCache[Any]):
             settings=kept,
             state=CacheState(kept),
         )
+        self.shared = shared
+        if shared:
+            check_shared(principal)
         self._driver = SyncDriver.lazy(redis_url, redis)
         self._adriver = AsyncDriver.lazy(redis_url, redis)
         self._owns_drivers = True
@@ -94,6 +100,8 @@ class NodeCache(BaseCache[Any]):
 
     def bind(self, principal: str) -> Self:
         """This cache for another principal: same connections, other values. Raises IdTooLongError."""
+        if self.shared:
+            check_shared(principal)
         clone = copy.copy(self)
         clone.context = self.context.bound(principal)
         clone._owns_drivers = False
@@ -110,26 +118,31 @@ class NodeCache(BaseCache[Any]):
             self._driver.close()
             await self._adriver.aclose()
 
+    def _whose(self) -> NodeContext:
+        # For a graph within a node; that of the run itself is bound by the gateway, for no run is at work around it.
+        principal = None if self.shared else principal_of_run()
+        return self.context if principal in (None, self.principal) else self.context.bound(str(principal))
+
     def get(self, keys: Sequence[FullKey]) -> dict[FullKey, Any]:
         """See operations.node_cache.get."""
-        return self._driver.run(node_cache.get(self.context, keys))
+        return self._driver.run(node_cache.get(self._whose(), keys))
 
     async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, Any]:
         """See operations.node_cache.get."""
-        return await self._adriver.run(node_cache.get(self.context, keys))
+        return await self._adriver.run(node_cache.get(self._whose(), keys))
 
     def set(self, pairs: Mapping[FullKey, tuple[Any, int | None]]) -> None:
         """See operations.node_cache.put."""
-        self._driver.run(node_cache.put(self.context, pairs))
+        self._driver.run(node_cache.put(self._whose(), pairs))
 
     async def aset(self, pairs: Mapping[FullKey, tuple[Any, int | None]]) -> None:
         """See operations.node_cache.put."""
-        await self._adriver.run(node_cache.put(self.context, pairs))
+        await self._adriver.run(node_cache.put(self._whose(), pairs))
 
     def clear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         """See operations.node_cache.clear."""
-        self._driver.run(node_cache.clear(self.context, namespaces))
+        self._driver.run(node_cache.clear(self._whose(), namespaces))
 
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         """See operations.node_cache.clear."""
-        await self._adriver.run(node_cache.clear(self.context, namespaces))
+        await self._adriver.run(node_cache.clear(self._whose(), namespaces))

@@ -37,6 +37,7 @@ from rtmem.gateway.sweeper import Sweeper
 from rtmem.gateway.threads import LiveThread, Threads
 from rtmem.keys import check_id
 from rtmem.pointers import AsyncPointers
+from rtmem.served import SHARED, gateway_at_work
 
 
 class Gateway:
@@ -55,7 +56,11 @@ class Gateway:
         if not graphs:
             raise ConfigError("the gateway has no graph to serve: pass at least one, {assistant_id: compiled graph}")
         for principal in settings.gateway.tokens.values():
-            check_id(principal, "principal")
+            if check_id(principal, "principal").startswith(SHARED):
+                raise ConfigError(
+                    f"[gateway] tokens lead to principal {principal!r}: {SHARED!r} is what the owner of answers for "
+                    "everybody begins with; choose another name"
+                )
         self.settings = settings.gateway
         self.log = AsyncEventLog(driver, settings.gateway, prefix=settings.checkpoint.prefix)
         self.threads = Threads(self.log, settings.gateway)
@@ -67,22 +72,25 @@ class Gateway:
         limits = msgspec.structs.replace(settings.pointers, prefix=settings.checkpoint.prefix)
         self.pointers = AsyncPointers(driver=driver, settings=limits)
         self.memories = Memories(driver, settings, expected=memory_expected)
-        self.caches = Caches(driver, settings, self.memories.embedder, graphs.values())
+        self.caches = Caches(driver, settings, self.memories.embedder, graphs)
         self._sweeper = Sweeper(driver, limits, settings.gateway.sweep_interval_ms)
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
-        async with anyio.create_task_group() as tasks:
-            self.runs = Runs(self._graphs, self._saver, self.settings, tasks, self.memories, self.pointers, self.caches)
-            tasks.start_soon(self._sweeper.run, name="pointer sweeper")
-            tasks.start_soon(self.memories.wake, name="memory")
-            tasks.start_soon(self.caches.wake, name="cache")
-            tasks.start_soon(self.caches.tell_usage, name="usage of the cache")
-            yield
-            await self.runs.drain()
-            await self.caches.aclose()
-            await self.memories.aclose()
-            tasks.cancel_scope.cancel()
+        with gateway_at_work():
+            async with anyio.create_task_group() as tasks:
+                self.runs = Runs(
+                    self._graphs, self._saver, self.settings, tasks, self.memories, self.pointers, self.caches
+                )
+                tasks.start_soon(self._sweeper.run, name="pointer sweeper")
+                tasks.start_soon(self.memories.wake, name="memory")
+                tasks.start_soon(self.caches.wake, name="cache")
+                tasks.start_soon(self.caches.tell_usage, name="usage of the cache")
+                yield
+                await self.runs.drain()
+                await self.caches.aclose()
+                await self.memories.aclose()
+                tasks.cancel_scope.cancel()
 
     def principal(self, request: HTTPConnection) -> str:
         """Who asks. Raises UnauthorizedError."""

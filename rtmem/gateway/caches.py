@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
 from langchain_core.runnables import RunnableConfig
+from langgraph.cache.base import BaseCache
 
 from rtmem import settings as settings_
 from rtmem.agent.served import CACHED_TURNS
 from rtmem.agent.turn import Graph
 from rtmem.drivers import AsyncDriver
+from rtmem.keys import check_id
+from rtmem.served import SHARED
 from rtmem.steps import Embedder
 
 if TYPE_CHECKING:
@@ -34,6 +37,9 @@ class Caches:
 
     Args:
         embedder: gives the gateway's; questions are compared by it.
+        graphs: by their assistant ids.
+
+    Raises IdTooLongError: of an assistant whose answers are shared.
     """
 
     def __init__(
@@ -41,12 +47,17 @@ class Caches:
         driver: AsyncDriver,
         settings: settings_.Settings,
         embedder: Callable[[], Embedder | None],
-        graphs: Iterable[Graph],
+        graphs: Mapping[str, Graph],
     ) -> None:
         self._driver = driver
         self._settings = settings.cache
         self._embedder = embedder
-        self._expected = any(_policy_of(graph) is not None for graph in graphs)
+        policies = {name: _policy_of(graph) for name, graph in graphs.items()}
+        self._expected = any(policy is not None for policy in policies.values())
+        for name, policy in policies.items():
+            if policy is not None and policy.shared:
+                check_id(SHARED + name, "principal of shared answers")
+        _warn_of_others(graphs)
         self._cache: AsyncSemanticCache | None = None
         self.awake = asyncio.Event()
         """The cache is open, or cannot be opened, or no graph needs it."""
@@ -86,7 +97,14 @@ class Caches:
             return None
         from rtmem.agent.cache.turn_cache import of_turn
 
-        return of_turn(policy, self._cache.bind(principal), graph, turn_input, config, assistant_id)
+        owner = SHARED + assistant_id if policy.shared else principal
+        return of_turn(policy, self._cache.bind(owner), graph, turn_input, config, assistant_id)
+
+    @staticmethod
+    def nodes_for(graph: Graph, principal: str) -> BaseCache[Any] | None:
+        """The cache of a principal's nodes: the graph's own, bound to him if it can be and is not for everybody."""
+        bind = None if getattr(graph.cache, "shared", False) else getattr(graph.cache, "bind", None)
+        return graph.cache if bind is None else bind(principal)
 
     async def tell_usage(self) -> None:
         """Tell Redis of hits now and then, for whoever looks. Runs until it is cancelled."""
@@ -103,6 +121,20 @@ class Caches:
         """Tell Redis of hits it does not know of. The driver is not ours."""
         if self._cache is not None:
             await self._cache.aclose()
+
+
+def _warn_of_others(graphs: Mapping[str, Graph]) -> None:
+    """Tell the owner of a graph whose nodes give one user's values to another."""
+    for name, graph in graphs.items():
+        caches = [getattr(each, "cache", None) for each in (graph, *dict(graph.get_subgraphs(recurse=True)).values())]
+        for kind in {type(cache) for cache in caches if cache is not None}:
+            if not hasattr(kind, "bind"):
+                _logger.warning(
+                    "assistant %r: its nodes are cached by %s, which cannot tell users apart: all get what was "
+                    "computed for one; rtmem.cache.nodes.NodeCache can",
+                    name,
+                    kind.__name__,
+                )
 
 
 def _policy_of(graph: Graph) -> Any:

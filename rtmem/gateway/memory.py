@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
-from langgraph.store.base import BaseStore, Op, Result, TTLConfig
+from langgraph.store.base import BaseStore, Op, PutOp, Result, TTLConfig
 
 from rtmem import embedding
 from rtmem import settings as settings_
+from rtmem.agent.served import memory_was_read
 from rtmem.agent.turn import Graph
 from rtmem.drivers import AsyncDriver
 from rtmem.errors import RtmemError, WrongColourError
@@ -157,7 +158,11 @@ class BoundStore(BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """See AsyncRedisStore.abatch."""
         store = await self._memories.store()
-        return await store.bind(self._principal).abatch(ops)
+        asked = list(ops)
+        results = await store.bind(self._principal).abatch(asked)
+        if any(found and not isinstance(op, PutOp) for op, found in zip(asked, results, strict=True)):
+            memory_was_read()
+        return results
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """The same for a node that blocks, which LangGraph runs in a thread. Raises WrongColourError."""

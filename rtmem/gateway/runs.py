@@ -321,7 +321,7 @@ class Runs:
             thread.deliver_unlogged(event)
 
     def _graph(self, principal: str, assistant_id: str) -> Graph:
-        """The graph with this principal's saver in it. Raises GraphNotFoundError."""
+        """The graph with this principal's saver, store and cache in it. Raises GraphNotFoundError."""
         name = (principal, assistant_id)
         if (bound := self._bound.get(name)) is not None:
             self._bound.move_to_end(name)
@@ -334,7 +334,8 @@ class Runs:
             )
         saver = self._savers[assistant_id].bind(principal)
         store = self._memories.store_for(graph, principal)
-        bound = graph.copy(update={"checkpointer": saver, "store": store})
+        nodes = self._caches.nodes_for(graph, principal)
+        bound = graph.copy(update={"checkpointer": saver, "store": store, "cache": nodes})
         self._bound[name] = bound
         if len(self._bound) > self._settings.graphs_cached_max:
             self._bound.popitem(last=False)

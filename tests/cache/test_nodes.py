@@ -24,6 +24,7 @@ from langgraph.types import CachePolicy
 from typing_extensions import TypedDict
 
 from rtmem import settings as all_settings
+from rtmem.cache import SemanticCache
 from rtmem.cache.nodes import NodeCache
 from rtmem.errors import ConfigError, ServerUnavailableError
 from rtmem.keys import Keys
@@ -262,6 +263,19 @@ async def test_a_graph_skips_a_node_that_was_given_the_same_and_again_after_clea
         other = graph.copy({"cache": cache.bind("bob")})
         assert other.invoke(start) == {"x": 3, "y": 9}
         assert ran == [3, 3, 3, 3]
+
+
+def test_a_cache_of_answers_says_which_cache_nodes_and_models_need(redis_url: str) -> None:
+    builder = StateGraph(State).add_edge(START, "square")
+    builder.add_node("square", lambda state: {"y": state["x"] ** 2}, cache_policy=CachePolicy(ttl=60))
+    with SemanticCache(redis_url, **PATIENT) as answers:
+        wrong: Any = answers
+        with pytest.raises(AttributeError, match=r"give rtmem\.cache\.nodes\.NodeCache\(url\) to builder\.compile"):
+            builder.compile(cache=wrong).invoke({"x": 3})
+        with pytest.raises(AttributeError, match=r"give rtmem\.cache\.langchain\.LangChainCache"):
+            _ = wrong.alookup
+        with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
+            _ = wrong.nothing
 
 
 def wait_until(true: Any, seconds: float = 60) -> None:

@@ -6,16 +6,25 @@ from typing import Any
 
 import anyio
 import pytest
+from langchain.agents import create_agent
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph_sdk import get_client
 
+from rtmem.agent.cache import cached_turns, turn_cache
+from rtmem.agent.recall import RecallMiddleware, recall_node
 from rtmem.cache import AsyncSemanticCache
 from rtmem.drivers import AsyncDriver
+from rtmem.errors import ConfigError
 from rtmem.gateway import caches
-from rtmem.settings import Cache
+from rtmem.settings import Cache, Recall
+from tests.agent.offload.worlds import Scripted, say
+from tests.agent.recall.worlds import PATIENT as FAR
 from tests.conftest import ServerFactory
 from tests.gateway.cached import Counted, answered
 from tests.gateway.conftest import Served, ServeGateway
+from tests.gateway.graphs import Graph
 from tests.gateway.raw import raw_client, seqs_of, text_in
+from tests.gateway.test_memory import notebook
 from tests.gateway.test_python_sdk import said, text_of, tokens_of
 from tests.gateway.waiting import PATIENCE_S, eventually
 
@@ -217,3 +226,101 @@ async def test_a_gateway_without_graphs_to_cache_opens_none(serve_gateway: Serve
     async with serve_gateway() as served:
         await served.gateway.caches.awake.wait()
         assert served.gateway.caches._cache is None
+
+
+# What is remembered --------------------------------------------------------------------------------------------------
+
+
+def remembering(kind: str, model: Scripted, **options: Any) -> Graph:
+    """A graph that is told what is remembered of who asks."""
+    if kind == "agent":
+        made: Any = create_agent(model, [], middleware=[RecallMiddleware()])
+        return cached_turns(made, model="m", parameters={}, **options)
+    node = recall_node() | model | (lambda answer: {"messages": [answer]})
+    builder = StateGraph(MessagesState).add_node("model", node).add_edge(START, "model")
+    if kind == "node":
+        return cached_turns(builder.compile(), model="m", parameters={}, **options)
+
+    async def outer(state: MessagesState) -> Any:  # the graph's events are told to nobody
+        return {"messages": [(await builder.compile().ainvoke(state))["messages"][-1]]}
+
+    whole = StateGraph(MessagesState).add_node("outer", outer).add_edge(START, "outer").compile()
+    return cached_turns(whole, model="m", parameters={}, **options)
+
+
+@pytest.mark.parametrize("kind", ["agent", "node", "inside"])
+async def test_an_answer_of_what_is_remembered_is_kept_only_where_the_owner_says_so(
+    serve_gateway: ServeGateway, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    turn_cache._told.clear()
+    model, kept = Scripted(turns=[say("Rome."), say("Oslo."), say("?")]), Scripted(turns=[say("Rome."), say("Oslo.")])
+    graphs = {"counted": remembering(kind, model), "kept": remembering(kind, kept, allow=["memory"])}
+    sections = {**PATIENT, "recall": Recall(**FAR)}
+    question = "Where does Alice live?"
+    async with serve_gateway(graphs=graphs, sections=sections) as served:
+        await served.gateway.caches.awake.wait()
+        memory: Any = served.gateway.memories.recall("alice").memory
+        await memory.write("Alice lives in Rome.")
+        assert [text_in(await asked(served, thread, question)) for thread in ("t1", "t2")] == ["Rome.", "Oslo."]
+        assert served.gateway.caches.counts["unstored_memory"] == 2
+        assert caplog.text.count("cached_turns(..., allow=['memory']) keeps those") == 1
+        # Of bob nothing is known.
+        answers = [text_in(await asked(served, thread, question, "token-of-bob")) for thread in ("t1", "t2")]
+        assert answers == ["?", "?"]
+        answers = [text_in(await asked(served, thread, question, assistant_id="kept")) for thread in ("t3", "t4")]
+        assert answers == ["Rome.", "Rome."]
+
+
+@pytest.mark.parametrize("awaiting", [True, False])
+async def test_an_answer_out_of_the_store_is_not_kept(serve_gateway: ServeGateway, awaiting: bool) -> None:
+    graph = cached_turns(notebook(awaiting=awaiting), model="m", parameters={})
+    async with serve_gateway(graphs={"counted": graph}, sections=PATIENT) as served:
+        await served.gateway.caches.awake.wait()
+        store = await served.gateway.memories.store()
+        await store.bind("alice").aput(("notes",), "all", {"text": "0"})
+        assert [text_in(await asked(served, thread, "+")) for thread in ("t1", "t2")] == ["0+", "0++"]
+
+
+# Answers for everybody -----------------------------------------------------------------------------------------------
+
+
+async def test_answers_for_everybody_are_the_assistants(serve_gateway: ServeGateway) -> None:
+    shared, other, own = Counted(shared=True), Counted(shared=True), Counted()
+    graphs = {"counted": shared.graph, "other": other.graph, "own": own.graph}
+    async with serve_gateway(graphs=graphs, sections=PATIENT) as served:
+        await served.gateway.caches.awake.wait()
+        await asked(served, "t1", QUESTION)
+        events = await asked(served, "t1", PARAPHRASE, "token-of-bob")
+        assert hits(events)
+        assert text_in(events) == answered(QUESTION)
+        assert not hits(await asked(served, "t2", QUESTION, assistant_id="other"))
+        assert not hits(await asked(served, "t3", QUESTION, assistant_id="own"))
+        assert not hits(await asked(served, "t4", QUESTION, "token-of-bob", assistant_id="own"))
+        # In a conversation of one's own, it is another question.
+        await asked(served, "t5", "I am Ann.")
+        assert not hits(await asked(served, "t5", QUESTION))
+        assert not hits(await asked(served, "t6", QUESTION, "token-of-bob", config={"configurable": {"tier": "gold"}}))
+        for owner, entries in (("shared:counted", 4), ("shared:other", 1), ("alice", 1), ("bob", 1)):
+            async with AsyncSemanticCache(driver=served.driver, principal=owner) as reader:
+                assert (await reader.stats()).entries == entries
+    assert len(shared.asked) == 4
+    assert (len(other.asked), len(own.asked)) == (1, 2)
+
+
+async def test_what_is_remembered_of_one_user_is_told_to_no_other(serve_gateway: ServeGateway) -> None:
+    model = Scripted(turns=[say("Rome."), say("?")])
+    graphs = {"counted": remembering("agent", model, shared=True)}
+    async with serve_gateway(graphs=graphs, sections={**PATIENT, "recall": Recall(**FAR)}) as served:
+        await served.gateway.caches.awake.wait()
+        memory: Any = served.gateway.memories.recall("alice").memory
+        await memory.write("Alice lives in Rome.")
+        question = "Where does Alice live?"
+        assert text_in(await asked(served, "t1", question)) == "Rome."
+        assert text_in(await asked(served, "t1", question, "token-of-bob")) == "?"
+
+
+async def test_nobody_is_authenticated_as_the_owner_of_answers_for_everybody(serve_gateway: ServeGateway) -> None:
+    with pytest.raises(BaseExceptionGroup) as failed:
+        async with serve_gateway(tokens={"token": "shared:counted"}):
+            pass
+    assert failed.group_contains(ConfigError, match="'shared:' is what the owner of answers for everybody begins with")

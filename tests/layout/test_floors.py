@@ -18,6 +18,7 @@ FLOORS = {
     "records": 0,
     "keys": 0,
     "steps": 0,
+    "served": 0,
     "operations": 1,
     "drivers": 2,
     "embedding": 2,

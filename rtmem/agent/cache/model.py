@@ -13,7 +13,6 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
-from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from langgraph.config import get_stream_writer
 from pydantic import PrivateAttr
@@ -22,12 +21,12 @@ from rtmem.agent.cache.binding import with_model
 from rtmem.agent.cache.chunks import chunks_of, kept_result, messages_of
 from rtmem.agent.cache.model_scope import name_of, parameters_of, scope_of_call
 from rtmem.agent.cache.streams import ashared, shared
-from rtmem.agent.served import SERVED, Served
 from rtmem.cache import AsyncSemanticCache, CacheScope, Hit, SemanticCache, Unwanted
 from rtmem.errors import ConfigError, InvalidRequestError, WrongColourError
 from rtmem.operations.cache_prompts import Conversation, read_question
 from rtmem.operations.cache_writing import check_properties
 from rtmem.operations.cached_messages import facts, replayed
+from rtmem.served import check_shared, of_whoever_asks
 
 EVENT: Final = "rtmem.cache"
 # What LangChain reads off the model that is called, which is this one and not the wrapped.
@@ -51,7 +50,8 @@ class CachedChatModel(BaseChatModel):
     A hit has a usage of zero tokens: none were spent, and whoever adds them up must not count them twice. What the
     answer cost once stands in `response_metadata["rtmem_cache"]["usage"]`.
 
-    Whose answers: those of the principal that `cache` is bound to; behind `rtmem serve`, of whoever is authenticated.
+    Whose answers: those of the principal that `cache` is bound to; behind `rtmem serve`, of whoever is authenticated,
+    unless `shared`. A call that belongs to no run there is not cached.
 
     Args:
         model: the model itself; bind tools to what this class makes of it.
@@ -61,6 +61,7 @@ class CachedChatModel(BaseChatModel):
         parameters: what of the model changes its answers; by default all that it says of itself.
         conversation: "last_turn": what was said before may differ.
         tags, ttl_ms, allow: of all answers; see `SemanticCache.update`. allow=["tool_calls"] keeps calls of tools too.
+        shared: behind `rtmem serve`, too, the answers are those of the principal of `cache`, "shared:...".
 
     Raises ConfigError: a model that cannot be told from another one. InvalidRequestError: tags and the like.
     """
@@ -71,6 +72,7 @@ class CachedChatModel(BaseChatModel):
     _parameters: Mapping[str, Any] | None = PrivateAttr()
     _conversation: Conversation = PrivateAttr()
     _options: dict[str, Any] = PrivateAttr()
+    _shared: bool = PrivateAttr()
     _warned: bool = PrivateAttr(default=False)
 
     def __init__(
@@ -84,6 +86,7 @@ class CachedChatModel(BaseChatModel):
         tags: Collection[str] = (),
         ttl_ms: int | None = None,
         allow: Collection[Unwanted] = (),
+        shared: bool = False,
     ) -> None:
         if not isinstance(model, BaseChatModel):
             raise ConfigError(
@@ -91,12 +94,15 @@ class CachedChatModel(BaseChatModel):
             )
         if not isinstance(cache, SemanticCache | AsyncSemanticCache):
             raise ConfigError(f"cache is a {type(cache).__name__}: give a SemanticCache or an AsyncSemanticCache")
+        if shared:
+            check_shared(cache.principal)
         of_model = {name: getattr(model, name) for name in _TAKEN_OVER}
         # No cache of LangChain's own before this one.
         super().__init__(model=model, answers=cache, cache=False, **of_model)  # type: ignore[call-arg]
         self._name = model_name or name_of(model)
         self._parameters = parameters
         self._conversation = conversation
+        self._shared = shared
         kept_tags, ttl_ms, allowed = check_properties(tags, ttl_ms, allow)
         self._options = {"tags": kept_tags, "ttl_ms": ttl_ms, "allow": allowed}
         try:
@@ -159,7 +165,7 @@ class CachedChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         cache, scope = self._blocking(), self._scope_or_none(messages, stop, kwargs)
-        if scope is None:
+        if cache is None or scope is None:
             return self._ask(messages, stop, kwargs)
         results: list[ChatResult] = []
 
@@ -177,11 +183,10 @@ class CachedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        cache = self._awaiting()
-        if cache is None:
+        if self._in_threads:
             return await super()._agenerate(messages, stop, run_manager, **kwargs)
-        scope = self._scope_or_none(messages, stop, kwargs)
-        if scope is None:
+        cache, scope = self._awaiting(), self._scope_or_none(messages, stop, kwargs)
+        if cache is None or scope is None:
             return await self._aask(messages, stop, kwargs)
         results: list[ChatResult] = []
 
@@ -203,7 +208,7 @@ class CachedChatModel(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         cache, scope = self._blocking(), self._scope_or_none(messages, stop, kwargs)
         live = partial(self._live, messages, stop, kwargs)
-        if scope is None:
+        if cache is None or scope is None:
             chunks = live()
         else:
             chunks = shared(partial(cache.get_or_compute, messages, scope, **self._options), live, _replay)
@@ -220,14 +225,13 @@ class CachedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        cache = self._awaiting()
-        if cache is None:
+        if self._in_threads:
             async for chunk in super()._astream(messages, stop, run_manager, **kwargs):
                 yield chunk
             return
-        scope = self._scope_or_none(messages, stop, kwargs)
+        cache, scope = self._awaiting(), self._scope_or_none(messages, stop, kwargs)
         live = partial(self._alive, messages, stop, kwargs)
-        if scope is None:
+        if cache is None or scope is None:
             chunks = live()
         else:
             chunks = ashared(partial(cache.get_or_compute, messages, scope, **self._options), live, _replay)
@@ -292,23 +296,24 @@ class CachedChatModel(BaseChatModel):
             return None
         return scope
 
-    def _bound(self) -> SemanticCache | AsyncSemanticCache:
-        served = (ensure_config().get("configurable") or {}).get(SERVED)
-        cache: SemanticCache | AsyncSemanticCache = self.answers
-        return cache.bind(served.principal) if isinstance(served, Served) else cache
-
-    def _blocking(self) -> SemanticCache:
-        cache = self._bound()
+    def _blocking(self) -> SemanticCache | None:
+        """Whose answers these are; None: nobody knows, and there are none."""
+        cache = self.answers
         if not isinstance(cache, SemanticCache):
             raise WrongColourError(
                 "a blocking call of a model (invoke, stream) with an AsyncSemanticCache: use ainvoke or astream, or "
                 "build it with a SemanticCache, which serves both"
             )
-        return cache
+        return cache if self._shared else of_whoever_asks(cache)
 
     def _awaiting(self) -> AsyncSemanticCache | None:
-        cache = self._bound()
-        return cache if isinstance(cache, AsyncSemanticCache) else None
+        """See `_blocking`."""
+        cache: AsyncSemanticCache = self.answers
+        return cache if self._shared else of_whoever_asks(cache)
+
+    @property
+    def _in_threads(self) -> bool:
+        return isinstance(self.answers, SemanticCache)
 
 
 def _result(hit: Hit) -> ChatResult:

@@ -24,6 +24,7 @@ from langgraph.types import StateSnapshot, StateUpdate
 
 from rtmem.agent.cache.replaying import events_of, message_of
 from rtmem.agent.cache.turns import CachedTurns, Graph
+from rtmem.agent.served import SERVED, Served
 from rtmem.agent.translator import Translator
 from rtmem.cache import AsyncSemanticCache, CacheScope, Hit
 from rtmem.operations.cache_answers import UNWANTED
@@ -37,6 +38,7 @@ _TAG_CHARACTERS_MAX: Final = 512
 _NOT_KEPT: Final = {
     "tool_calls": "it called tools; cached_turns(..., allow=['tool_calls']) keeps those",
     "state": "it changed other channels than its messages; cached_turns(..., allow=['state']) keeps those",
+    "memory": "it was told what is remembered, which may change; cached_turns(..., allow=['memory']) keeps those",
     "messages": "it did something else to its messages than add one answer",
 }
 _told: Final[set[tuple[str, str]]] = set()
@@ -64,7 +66,7 @@ class TurnCache:
     """For one turn of a graph. Make it with `of_turn`.
 
     Args:
-        cache: of whoever is authenticated.
+        cache: of whoever is authenticated, or of the assistant, if its answers are for everybody.
         turn_input: what the graph is to be given. Its messages have ids: given twice, they are in the thread once.
     """
 
@@ -218,6 +220,9 @@ class TurnCache:
     def _answer_in(self, before: StateSnapshot, after: StateSnapshot) -> tuple[AIMessage | None, str]:
         """The answer of a turn; or None, and why it is none to keep."""
         channel, allow = self._policy.channel, self._policy.allow
+        served = self._config.get("configurable", {}).get(SERVED)
+        if "memory" not in allow and isinstance(served, Served) and "memory" in served.used:
+            return None, "memory"
         earlier, messages = _messages_of(before, channel), _messages_of(after, channel)
         known = [message.id for message in (*earlier, *self._question)]
         if after.next or [message.id for message in messages[: len(known)]] != known:

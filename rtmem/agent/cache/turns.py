@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 from langchain_core.runnables.config import merge_configs
 from langgraph.constants import START
@@ -24,10 +24,11 @@ from rtmem.operations.cache_prompts import CacheScope, Conversation
 
 Graph: TypeAlias = Pregel[Any, Any, Any, Any]
 
-Kept: TypeAlias = Literal["state"] | Unwanted
-"""What may be kept although it usually is not. `state`: a turn that did more to its thread than add an answer."""
+Kept: TypeAlias = Literal["state", "memory"] | Unwanted
+"""What may be kept although it usually is not. `state`: a turn that did more to its thread than add an answer.
+`memory`: one whose answer may be of what is remembered, and stays as it was when that changes."""
 
-_KEPT: Final = ("state", *UNWANTED)
+_KEPT: Final = ("state", "memory", *UNWANTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class CachedTurns:
     tags: tuple[str, ...]
     ttl_ms: int | None
     allow: frozenset[str]
+    shared: bool = False
 
     def heeds(self, channel: str) -> bool:
         """Whether what is in a channel beside the messages changes an answer."""
@@ -62,6 +64,7 @@ def cached_turns(
     tags: Collection[str] = (),
     ttl_ms: int | None = None,
     allow: Collection[Kept] = (),
+    shared: bool = False,
 ) -> Graph:
     """`graph`, whose turns a gateway may answer from the cache of whoever asks.
 
@@ -71,7 +74,13 @@ def cached_turns(
     calls tools, writes custom events, remembers an episode) is not done when its answer comes from the cache.
 
     Kept are turns that ended well, without interrupts, and did to their thread nothing but add the question and one
-    answer. `allow=["tool_calls"]` keeps those that called tools, too: a hit then adds their answer alone.
+    answer. `allow=["tool_calls"]` keeps those that called tools, too: a hit then adds their answer alone. A turn that
+    was told what is remembered (`RecallMiddleware`, `recall_node`, their tools, the store that the gateway brings) is
+    kept with `allow=["memory"]` only.
+
+    `shared=True`: answers are given to everybody who asks this assistant. Only for graphs that answer all alike: what a
+    node learns of who asks by other means (a tool, a store or database of its own, the principal in its config) cannot
+    be seen from outside, and others would get it. Whoever hears a hit learns that somebody has asked before.
 
     Args:
         model, parameters, system, tools, response_format: what the answers depend on; see `rtmem.cache.CacheScope`. It
@@ -83,14 +92,21 @@ def cached_turns(
         depends_on: the other channels that change an answer; None: all there are.
         tags: what `rtmem cache invalidate --tag` finds entries by; `assistant:<id>` and `thread:<id>` are added.
         ttl_ms: how long an answer lives; None: as [cache] ttl_ms says.
-        allow: what is kept although it usually is not: state, tool_calls, refusal, truncated, error, empty.
+        allow: what is kept although it usually is not: state, memory, tool_calls, refusal, truncated, error, empty.
+        shared: entries are the assistant's, of principal `shared:<assistant id>`, instead of whoever asks.
 
     Raises:
-        ConfigError: no compiled graph, or it has no such node or channel. InvalidRequestError: no scope.
+        ConfigError: no compiled graph, it has no such node or channel, or what is personal would be shared.
+        InvalidRequestError: no scope.
     """
     _require_compiled(graph)
     if isinstance(allow, str) or not set(allow) <= set(_KEPT):
-        raise ConfigError(f"allow is {allow!r:.100}: some of {', '.join(get_args(Literal['state']) + UNWANTED)}")
+        raise ConfigError(f"allow is {allow!r:.100}: some of {', '.join(_KEPT)}")
+    if shared and ("memory" in allow or conversation != "context"):
+        raise ConfigError(
+            "shared=True with allow=['memory'] or conversation='last_turn': what one user said or is known for would "
+            "be told to others; leave that out, or keep the answers of each user for himself"
+        )
     policy = CachedTurns(
         scope=CacheScope(
             model=model,
@@ -106,6 +122,7 @@ def cached_turns(
         tags=tuple(tags),
         ttl_ms=ttl_ms,
         allow=frozenset(allow),
+        shared=shared,
     )
     # Not `with_config`: it makes a new graph, and forgets which types the old one's checkpoints may hold.
     clone = copy.copy(graph)

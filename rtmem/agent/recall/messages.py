@@ -17,7 +17,7 @@ from rtmem.agent.recall.reading import Recalled
 from rtmem.agent.recall.recall import Recall
 from rtmem.agent.recall.run import checked, recall_of_run, thread_of_run
 from rtmem.agent.recall.writing import last_message
-from rtmem.agent.served import expect_memory
+from rtmem.agent.served import expect_memory, memory_was_read
 
 Tell = Callable[[Any], None]
 
@@ -105,6 +105,8 @@ def _awaiting(start: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _beside(messages: Sequence[AnyMessage], at: int, told: Recalled, tell: Tell | None) -> list[AnyMessage]:
+    if told.facts:
+        memory_was_read()
     if told.source != "kept":
         (tell or _stream())(told.event)
     remembered: list[AnyMessage] = [HumanMessage(told.text)] if told.text else []

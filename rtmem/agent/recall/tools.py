@@ -16,7 +16,7 @@ from rtmem.agent.recall import policy, reading
 from rtmem.agent.recall.recall import Recall
 from rtmem.agent.recall.run import checked, recall_of_run, thread_of_run
 from rtmem.agent.recall.verbs import Call, Verbs
-from rtmem.agent.served import expect_memory
+from rtmem.agent.served import expect_memory, memory_was_read
 from rtmem.errors import EmbeddingError, RtmemError, ServerError, WrongColourError
 from rtmem.memory import Fact, RetrievedFacts
 from rtmem.operations import fact_items
@@ -126,6 +126,7 @@ def _tool(name: str, given: Recall | None, schema: type[BaseModel]) -> BaseTool:
 
     def blocking(**arguments: Any) -> str:
         recall = recall_of_run(given)
+        memory_was_read()
         try:
             return recall.do(answer(recall.settings, thread_of_run(), **arguments))
         except RtmemError as exc:
@@ -133,6 +134,7 @@ def _tool(name: str, given: Recall | None, schema: type[BaseModel]) -> BaseTool:
 
     async def awaiting(**arguments: Any) -> str:
         recall = recall_of_run(given)
+        memory_was_read()
         try:
             return await recall.ado(answer(recall.settings, thread_of_run(), **arguments))
         except RtmemError as exc:

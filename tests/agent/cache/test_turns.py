@@ -77,6 +77,8 @@ def test_the_node_that_answers_is_the_only_one_or_the_one_called_model() -> None
         ({"answer_node": "tools"}, ConfigError, "one of answer"),
         ({"allow": ["everything"]}, ConfigError, "state.*tool_calls"),
         ({"allow": "state"}, ConfigError, "some of"),
+        ({"shared": True, "allow": ["memory"]}, ConfigError, "told to others"),
+        ({"shared": True, "conversation": "last_turn"}, ConfigError, "told to others"),
     ],
 )
 def test_what_is_wrong_is_said_when_the_graph_is_made(wrong: dict[str, Any], error: Any, match: str) -> None:
