@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -31,7 +32,9 @@ def scratch() -> Iterator[Path]:
 def started(scratch: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "loadtest", "crash", "--out", str(scratch / "results"), *arguments]
     environment = {**os.environ, "TMPDIR": str(scratch)}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    # A shell makes what it starts in the background deaf to SIGINT, tests and all they start.
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=heard)
 
 
 def left_behind(scratch: Path) -> list[str]:
