@@ -60,7 +60,7 @@ async def round_trips(bench: Bench, url: str, embedding: Embedding, asked: Quest
     rows = []
     async with tapped(url) as tap:
         embedder = Watched(embedding, tap)
-        options: dict[str, Any] = {"embedder": embedder, "settings": cache_settings("wire")}
+        options: dict[str, Any] = {"embedder": embedder, "principal": "wire", "settings": cache_settings("wire")}
         async with AsyncSemanticCache(tap.url, **options) as cache, AsyncSemanticCache(tap.url, **options) as other:
             for question in asked.stored[:2]:
                 await cache.update(question.text, question.answer, SCOPE)

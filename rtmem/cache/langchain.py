@@ -36,7 +36,7 @@ _logger: Final = logging.getLogger(__name__)
 class LangChainCache(BaseCache):
     """LangChain's cache of answers, by meaning.
 
-        set_llm_cache(LangChainCache(SemanticCache(url, embedder=embedder)))
+        set_llm_cache(LangChainCache(SemanticCache(url, embedder=embedder, principal="ann")))
 
     Model, parameters, tools and format of the answer are the scope, as LangChain writes them. Of a conversation the
     last message is compared by meaning, all before it must be the same. A model whose description hides what its

@@ -21,7 +21,7 @@ def test_a_run_measures_every_contender_and_judges_ours(tmp_path: Path) -> None:
     environ = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environ)
     assert done.returncode in (0, 1), done.stdout + done.stderr  # a busy machine may miss a ratio
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
     report = msgspec.json.decode((tmp_path / "cache.json").read_bytes(), type=Report)
     assert (tmp_path / "cache.png").stat().st_size > 10_000
     for experiment in report.experiments:
