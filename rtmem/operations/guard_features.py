@@ -12,7 +12,7 @@ from rtmem.operations.guard_lexicon import AUXILIARY, EMPHATIC, Kind, Word, word
 from rtmem.operations.guard_reading import Token
 from rtmem.operations.guard_tokens import plain, tokens
 
-_TEXTS_MAX: Final = 2_048
+_TEXTS_MAX: Final = 4_096
 _ITEMS_MAX: Final = 16_384
 
 _QUOTED: Final = re.compile(r'"([^"]{1,200})"|«([^»]{1,200})»|“([^”]{1,200})”|„([^“”]{1,200})[“”]|`([^`]{1,200})`')
