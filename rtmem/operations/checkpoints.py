@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -175,6 +175,9 @@ def index_commands(scope: Scope, place: Place, run_id: str) -> list[tuple[Comman
 # put_writes ----------------------------------------------------------------------------------------------------------
 
 
+_LOST: Final = 6  # of the arguments of put_writes
+
+
 def put_writes(
     scope: Scope, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
 ) -> Steps[None]:
@@ -226,6 +229,7 @@ def put_writes(
             reply = yield from call("rtmem_v2_checkpoint_put_writes", place.function_keys, args)
             if offloads.are_kept(reply):
                 break
+            args[_LOST] = offloads.lost
     except RtmemError as exc:
         yield from offloads.give_up(exc)
         raise

@@ -71,6 +71,8 @@ class Offloads:
 
     scope: Scope
     place: Place
+    lost: bytes = b""
+    """References in the thread whose pointers went with an earlier life of it; see `are_kept`."""
     _used: list[_Offloaded] = field(default_factory=list)
     _spare: list[_Offloaded] = field(default_factory=list)
 
@@ -129,12 +131,17 @@ class Offloads:
 
     def are_kept(self, reply: list[bytes]) -> bool:
         """Whether what was stored is still pinned. A thread that is deleted in the middle of a put takes along what was
-        pinned before, and begins anew with that put."""
+        pinned before, and begins anew with that put.
+
+        If something is lost, all is stored once more. What is still pinned belongs to what the thread has now, and goes
+        with it: a pointer that two pieces lead to would be freed with the first of them.
+        """
         if reply[0] != b"ok" or not reply[-1]:
             return True
-        deleted_ms, used = int(reply[-1]), self._used
-        self._used = [one for one in used if one.created_at_ms > deleted_ms]
-        return len(self._used) == len(used)
+        lost = [one.pointer_id for one in self._used if one.created_at_ms <= int(reply[-1])]
+        if lost:
+            self.lost, self._used = b"".join(map(reference_to, lost)), []
+        return not lost
 
 
 def release(scope: Scope, place: Place, ids: Iterable[str]) -> Steps[None]:

@@ -332,6 +332,49 @@ def test_a_thread_that_is_deleted_between_value_and_checkpoint_begins_anew_whole
         sound(saver, "t")
 
 
+@pytest.mark.parametrize("shallow", [False, True])
+@pytest.mark.parametrize("what", ["put", "put_writes"])
+def test_a_thread_that_is_deleted_between_two_values_begins_anew_whole(
+    savers: Savers, shallow: bool, what: str
+) -> None:
+    """One of them lost its pin, the other has it: a pointer that two pieces lead to is freed with the first of them."""
+    with savers.open(shallow=shallow, offload_bytes_min=1_000) as saver, savers.open(shallow=shallow) as other:
+        put(other, at("t"), {"n": 1})
+        checkpoint, new = checkpoint_of(saver, {"one": BIG, "two": BIG + "2"})
+        checkpoint["id"] = "ffffffff-ffff-6fff-bfff-ffffffffffff"
+        stored: list[str] = []
+
+        def delete_before_the_second_value(request: Request) -> None:
+            names = [str(command[1]) for command in request.commands] if isinstance(request, Batch) else []
+            if "rtmem_v2_pointers_commit" in names:
+                stored.append(names[-1])
+                if len(stored) == 2:
+                    _delete(savers, other) if isinstance(other, AsyncRedisSaver) else other.delete_thread("t")
+                    _, deleted_us = savers.client.time()
+                    while savers.client.time()[1] // 1_000 == deleted_us // 1_000:
+                        pass  # the second value is of another millisecond
+
+        watch(saver, delete_before_the_second_value)
+        if what == "put":
+            saver.put(at("t"), checkpoint, {"source": "loop", "step": 1}, new)
+        else:
+            saver.put_writes(at("t", "", checkpoint["id"]), [("one", BIG), ("two", BIG + "2")], "task")
+            small, new = checkpoint_of(saver, {"n": 1})
+            saver.put(at("t"), {**small, "id": checkpoint["id"]}, {"source": "loop", "step": 1}, new)
+        assert len(stored) > 2  # what was lost was stored again
+        for _ in range(3):
+            run(saver, pointer_lifetimes.sweep(scope_of(saver.scope)))
+            saver.prune(["t"])
+        with savers.open(shallow=shallow) as cold:
+            found = cold.get_tuple(at("t"))
+            assert found is not None
+            if what == "put":
+                assert found.checkpoint["channel_values"] == {"one": BIG, "two": BIG + "2"}
+            else:
+                assert found.pending_writes == [("task", "one", BIG), ("task", "two", BIG + "2")]
+        sound(saver, "t")
+
+
 def _delete(savers: Savers, other: AsyncRedisSaver) -> None:
     """Delete the thread from inside the loop that the saver under test runs in, over a connection of its own."""
     with savers.open(awaiting=False, connection_args={}, allow_in_loop=True) as blocking:

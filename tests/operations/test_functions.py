@@ -13,7 +13,7 @@ from tests.scripted import play
 
 NAME = "rtmem_v2_checkpoint_get"
 CODES = {
-    "rtmem_v2_checkpoint": "0c7a8723b32f9bbf",
+    "rtmem_v2_checkpoint": "6fa22f834da7cc98",
     "rtmem_v2_pointers": "17b08dd3c7e3b842",
     "rtmem_v1_memories": "649790901c75b318",
     "rtmem_v1_facts": "3d8c24dc7abd79f9",

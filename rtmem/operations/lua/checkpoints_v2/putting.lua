@@ -143,7 +143,8 @@ local function put(keys, argv)
 end
 
 -- ARGV  1 'full' or 'shallow'  2 member  3 head field  4 stamp  5 ttl_ms or 0  6 fence or ''
---       7 '1': the caller knows that the checkpoint was stored  8 task_id  9 task_path
+--       7 '1': the caller knows that the checkpoint was stored; or references that it put here a moment ago and that lead
+--         to nothing, in one string: what has one of them is taken  8 task_id  9 task_path
 --       then per write: idx, channel, value.  idx < 0: the latest wins; otherwise the first does.
 -- Replies  {'ok', ids of pointers that are not needed (any more), in one string, when the thread was deleted or ''} as
 --          put   {'gone'} nothing was stored
@@ -174,7 +175,7 @@ local function put_writes(keys, argv)
   for at = 10, #argv, 3 do
     local idx, value, position = argv[at], argv[at + 2], place[argv[at]]
     local old = position and writes[position + 2]
-    local taken = not position or idx:sub(1, 1) == '-'
+    local taken = not position or idx:sub(1, 1) == '-' or (is_reference(old) and argv[7]:find(old, 1, true))
     if not position then
       position = #writes + 1
       place[idx] = position
@@ -203,7 +204,7 @@ local function put_writes(keys, argv)
     end
   end
   expire(c, i, argv[5])
-  return {'ok', unneeded(c, freed), time_of(grave)}
+  return {'ok', unneeded(c, freed), time_of(grave or redis.call('GET', d))}
 end
 
 redis.register_function('rtmem_v2_checkpoint_put', put)
