@@ -68,3 +68,23 @@ def load(
 
 def _over(section: Any, **options: Any) -> Any:
     return msgspec.structs.replace(section, **{name: value for name, value in options.items() if value is not None})
+
+
+def running_redis(settings: Settings) -> str:
+    """The URL of the Redis that a command looks into. Raises ConfigError: none is named, and none runs."""
+    from rtmem.server import directory, embedded
+
+    url = settings.redis.url or embedded.running_url(settings.server)
+    if not url:
+        layout = directory.locate(settings.server.data_dir)
+        raise ConfigError(
+            f"no embedded Redis runs in {layout.root}: start it with `{layout.command('up')}`, or give --redis-url"
+        )
+    return url
+
+
+def whose(principal: str | None, settings: Settings) -> str:
+    """Whose data a command is about: who was named, else who has a configured token, else who ran `rtmem up`."""
+    from rtmem.cli import local
+
+    return next(iter(settings.gateway.tokens.values()), local.PRINCIPAL) if principal is None else principal

@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from rtmem.cli import options, screen
-from rtmem.errors import ConfigError, InvalidRequestError, PointerExpiredError, PointerNotFoundError
+from rtmem.errors import InvalidRequestError, PointerExpiredError, PointerNotFoundError
 
 if TYPE_CHECKING:
     from rtmem.pointers import Pointers
@@ -193,19 +193,11 @@ def sweep(
 def _opened(
     principal: str | None, config: str | None, data_dir: str | None, redis_url: str | None
 ) -> Iterator[Pointers]:
-    from rtmem.cli import local
     from rtmem.pointers import Pointers
-    from rtmem.server import directory, embedded
 
     settings = options.load(config, data_dir=data_dir, redis_url=redis_url)
-    url = settings.redis.url or embedded.running_url(settings.server)
-    if not url:
-        layout = directory.locate(settings.server.data_dir)
-        raise ConfigError(
-            f"no embedded Redis runs in {layout.root}: start it with `{layout.command('up')}`, or give --redis-url"
-        )
-    if principal is None:
-        principal = next(iter(settings.gateway.tokens.values()), local.PRINCIPAL)
+    url = options.running_redis(settings)
+    principal = options.whose(principal, settings)
     with Pointers(url, principal=principal, settings=settings.pointers, redis=settings.redis) as pointers:
         try:
             yield pointers

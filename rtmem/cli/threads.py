@@ -15,7 +15,6 @@ import typer
 from rich.text import Text
 
 from rtmem.cli import options, screen
-from rtmem.errors import ConfigError
 
 if TYPE_CHECKING:
     from rtmem.drivers import SyncDriver
@@ -116,14 +115,8 @@ def _opened(settings: Settings) -> Iterator[tuple[SyncDriver, Callable[[str], Sc
     from rtmem.keys import Keys
     from rtmem.operations.places import Scope
     from rtmem.operations.serde import Serde
-    from rtmem.server import directory, embedded
 
-    url = settings.redis.url or embedded.running_url(settings.server)
-    if not url:
-        layout = directory.locate(settings.server.data_dir)
-        raise ConfigError(
-            f"no embedded Redis runs in {layout.root}: start it with `{layout.command('up')}`, or give --redis-url"
-        )
+    url = options.running_redis(settings)
     serde, keys = Serde(JsonPlusSerializer(), 0), Keys(settings.checkpoint.prefix)
     with SyncDriver.connect(url, settings.redis) as driver:
         yield driver, lambda principal: Scope(serde, keys=keys, principal=principal)

@@ -13,7 +13,6 @@ from langchain_core.globals import set_llm_cache
 from langchain_core.load import dumps
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, Generation
-from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
@@ -23,8 +22,9 @@ from rtmem.cache import AsyncSemanticCache, SemanticCache
 from rtmem.cache.langchain import LangChainCache
 from rtmem.errors import ConfigError, InvalidRequestError, WrongColourError
 from rtmem.operations.langchain_prompts import read_prompt, scope_of
-from tests.cache import chat_server
+from tests.cache import chat_server, chat_tools
 from tests.cache.chat_server import ChatServer
+from tests.cache.chat_tools import Answer, look, other_look
 from tests.checkpoint.colours import Loop
 from tests.embedders import Words
 
@@ -43,22 +43,6 @@ def loop() -> Iterator[Loop]:
 def server() -> Iterator[ChatServer]:
     with chat_server.running() as server:
         yield server
-
-
-@tool
-def look(x: int) -> int:
-    """Look at x."""
-    return x
-
-
-@tool("look")
-def other_look(x: str) -> int:
-    """Look at x."""
-    return 0
-
-
-class Answer(BaseModel):
-    x: int
 
 
 class Talk:
@@ -364,15 +348,15 @@ def test_a_description_that_hides_what_an_object_is_gives_no_scope() -> None:
 
 
 def test_a_class_that_is_another_one_tomorrow_is_another_scope(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = "[('model', 'm'), ('response_format', <class 'tests.cache.test_langchain.Answer'>)]"
+    told = "[('model', 'm'), ('response_format', <class 'tests.cache.chat_tools.Answer'>)]"
 
     class Changed(BaseModel):
         y: int
 
     scope = scope_of(told, "messages", "context")
     assert scope is not None
-    Changed.__module__, Changed.__qualname__ = __name__, "Answer"
-    monkeypatch.setitem(globals(), "Answer", Changed)
+    Changed.__module__, Changed.__qualname__ = chat_tools.__name__, "Answer"
+    monkeypatch.setattr(chat_tools, "Answer", Changed)
     assert repr(Changed) in told
     changed = scope_of(told, "messages", "context")
     assert changed is not None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rtmem.cli import options, screen
-from rtmem.errors import ConfigError, ExtraMissingError, InvalidRequestError
+from rtmem.errors import ExtraMissingError, InvalidRequestError
 
 if TYPE_CHECKING:
     from rtmem.cache import SemanticCache
@@ -45,20 +45,11 @@ def opened(place: Place, *, guard: bool = False) -> Iterator[SemanticCache]:
     Raises ConfigError, ServerError.
     """
     from rtmem.cache import SemanticCache
-    from rtmem.cli import local
     from rtmem.embedding import from_settings, missing
-    from rtmem.server import directory, embedded
 
     settings = options.load(place.config, data_dir=place.data_dir, redis_url=place.redis_url)
-    url = settings.redis.url or embedded.running_url(settings.server)
-    if not url:
-        layout = directory.locate(settings.server.data_dir)
-        raise ConfigError(
-            f"no embedded Redis runs in {layout.root}: start it with `{layout.command('up')}`, or give --redis-url"
-        )
-    name = place.principal
-    if name is None:
-        name = next(iter(settings.gateway.tokens.values()), local.PRINCIPAL)
+    url = options.running_redis(settings)
+    name = options.whose(place.principal, settings)
     extra = missing(settings.embedding)
     if extra and guard:
         raise ExtraMissingError(

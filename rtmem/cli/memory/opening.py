@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from rtmem.cli import options, screen
-from rtmem.errors import ConfigError, FactNotFoundError, InvalidRequestError
+from rtmem.errors import FactNotFoundError, InvalidRequestError
 
 if TYPE_CHECKING:
     from rtmem.embedding import CachingEmbedder
@@ -57,21 +57,12 @@ def opened(place: Place, *, embedding: bool, model: str = "") -> Iterator[Memory
     Args:
         embedding: whether the command needs vectors. model: another one than [embedding] says.
     """
-    from rtmem.cli import local
     from rtmem.memory import Memory
     from rtmem.records import Principal as Whose
-    from rtmem.server import directory, embedded
 
     settings = place.settings()
-    url = settings.redis.url or embedded.running_url(settings.server)
-    if not url:
-        layout = directory.locate(settings.server.data_dir)
-        raise ConfigError(
-            f"no embedded Redis runs in {layout.root}: start it with `{layout.command('up')}`, or give --redis-url"
-        )
-    name = place.principal
-    if name is None:
-        name = next(iter(settings.gateway.tokens.values()), local.PRINCIPAL)
+    url = options.running_redis(settings)
+    name = options.whose(place.principal, settings)
     whose = Whose(user=name, teams=tuple(place.teams or ()), application=place.application)
     embedder = _embedder(settings, model) if embedding else None
     memory = Memory(

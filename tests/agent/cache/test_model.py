@@ -19,11 +19,10 @@ from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackH
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from openai import APIError
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from rtmem import settings as all_settings
 from rtmem.agent.cache import CachedChatModel
@@ -33,6 +32,7 @@ from rtmem.cache import AsyncSemanticCache, SemanticCache
 from rtmem.errors import ConfigError, InvalidRequestError, UnsupportedError, WrongColourError
 from tests.cache import chat_server
 from tests.cache.chat_server import ChatServer
+from tests.cache.chat_tools import Answer, look, other_look
 from tests.checkpoint.colours import Loop
 from tests.embedders import Words
 
@@ -185,22 +185,6 @@ def test_a_hit_is_streamed_in_pieces_that_are_the_stored_message(stream: Talk) -
     whole = Talk(stream.cache, stream.server, stream.loop, False).ask(asked)
     assert whole.content == said.content
     assert stream.calls == 1
-
-
-@tool
-def look(x: int) -> int:
-    """Look at x."""
-    return x
-
-
-@tool("look")
-def other_look(x: str) -> int:
-    """Look at x."""
-    return 0
-
-
-class Answer(BaseModel):
-    x: int
 
 
 def test_tools_are_bound_and_their_calls_kept_only_where_that_was_asked_for(talk: Talk) -> None:
