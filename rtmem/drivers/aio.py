@@ -251,16 +251,23 @@ class AsyncDriver:
 async def _embed(request: Embed, embedder: Embedder) -> list[Any]:
     if not request.texts:
         return []
-    try:
-        async with asyncio.timeout(None if request.timeout_ms is None else request.timeout_ms / 1000):
-            with vectors.FailingAsTold(embedder):
-                answer = await embedder.aembed(request.texts, request.what)
-    except TimeoutError:
-        raise EmbeddingUnavailableError(
-            f"embedder {embedder.name!r} took longer than the {request.timeout_ms} ms that were left",
-            embedder=embedder.name,
-        ) from None
+    if request.timeout_ms is None:
+        answer = await _embedded(request, embedder)
+    else:
+        try:
+            async with asyncio.timeout(request.timeout_ms / 1000):
+                answer = await _embedded(request, embedder)
+        except TimeoutError:
+            raise EmbeddingUnavailableError(
+                f"embedder {embedder.name!r} took longer than the {request.timeout_ms} ms that were left",
+                embedder=embedder.name,
+            ) from None
     return vectors.rows(answer, len(request.texts), embedder)
+
+
+async def _embedded(request: Embed, embedder: Embedder) -> Any:
+    with vectors.FailingAsTold(embedder):
+        return await embedder.aembed(request.texts, request.what)
 
 
 def _heard(task: asyncio.Task[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,7 @@ CLOSE_TIMEOUT_S = 0.5
 class Call:
     """A packed batch of about `size` bytes, the replies that have come so far, and who waits for them."""
 
-    __slots__ = ("count", "future", "pieces", "replies", "sent_at", "size")
+    __slots__ = ("count", "deadline", "future", "pieces", "replies", "sent_at", "size")
 
     def __init__(self, pieces: Iterable[wire.Piece], size: int, count: int, future: asyncio.Future[list[Any]]) -> None:
         self.pieces = pieces
@@ -29,6 +30,7 @@ class Call:
         self.future = future
         self.replies: list[Any] = []
         self.sent_at = 0.0
+        self.deadline = math.inf
 
 
 class Wire(asyncio.Protocol):

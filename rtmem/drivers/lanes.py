@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import Any
 
@@ -28,6 +29,9 @@ class Lane:
         self._flush_scheduled = False
         self._wire: Wire | None = None
         self._connecting: asyncio.Task[None] | None = None
+        # One timer for all calls, for the earliest deadline: one each takes 5 us, a tenth of a small command.
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = math.inf
 
     def load(self) -> int:
         """Bytes that are under way or waiting."""
@@ -39,11 +43,10 @@ class Lane:
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
-        timer = self._loop.call_later(deadline - time.monotonic(), self._expire, call)
-        try:
-            return await call.future
-        finally:
-            timer.cancel()
+        call.deadline = deadline
+        if deadline < self._due:
+            self._watch(deadline)
+        return await call.future
 
     def _flush(self) -> None:
         self._flush_scheduled = False
@@ -74,14 +77,28 @@ class Lane:
         finally:
             self._connecting = None
 
-    def _expire(self, call: Call) -> None:
-        if call.future.done():
-            return
-        call.future.set_exception(_deadline_error(self._where, sent=bool(call.sent_at)))
-        if self._wire is not None and self._wire.silent_s() >= self._silence_s_max:
+    def _watch(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = due
+        self._timer = self._loop.call_later(due - time.monotonic(), self._expire)
+
+    def _expire(self) -> None:
+        """Tell those whose time is over, and wait for the next of the others."""
+        self._timer, self._due = None, math.inf
+        now = time.monotonic()
+        under_way = self._wire.in_flight if self._wire else ()
+        pending = [call for call in (*under_way, *self._waiting) if not call.future.done()]
+        late = [call for call in pending if call.deadline <= now]
+        for call in late:
+            call.future.set_exception(_deadline_error(self._where, sent=bool(call.sent_at)))
+        if late and self._wire is not None and self._wire.silent_s() >= self._silence_s_max:
             # The connection is dead, or the server hangs. The next caller shall not queue behind our reply. Not at
             # once after any deadline: a caller in a hurry must not break what others have under way.
             self._wire.abort()
+        due = min((call.deadline for call in pending if call.deadline > now), default=math.inf)
+        if due < math.inf:
+            self._watch(due)
 
     def _fail_waiting(self, exc: Exception) -> None:
         waiting, self._waiting = self._waiting, []
@@ -101,6 +118,8 @@ class Lane:
         self._fail_waiting(_closed_error(self._where))
         if self._wire is not None:
             await self._wire.aclose()
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class ExclusiveLane:

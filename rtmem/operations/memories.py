@@ -203,11 +203,11 @@ def _embed_queries(scope: MemoryScope, ops: Iterable[SearchOp | ListNamespacesOp
 
 
 def _embed_drafts(scope: MemoryScope, drafts: Sequence[Draft]) -> Steps[None]:
-    texts = tuple(dict.fromkeys(text for draft in drafts for text in draft.texts))
+    texts = drafts[0].texts if len(drafts) == 1 else dict.fromkeys(text for draft in drafts for text in draft.texts)
     if not texts or scope.embedder is None:
         return
     try:
-        vectors = dict(zip(texts, (yield Embed(texts)), strict=True))
+        vectors = dict(zip(texts, (yield Embed(tuple(texts))), strict=True))
     except EmbeddingError:
         for draft in drafts:
             draft.vectors = None if draft.texts else []

@@ -23,6 +23,7 @@ Path: TypeAlias = tuple[str, ...]
 # A longer text is rarely compared as a whole, and a tag that only one item has takes 200 bytes of the index.
 _TEXT_CHARACTERS_MAX: Final = 64
 _NUMBER_CHARACTERS_MAX: Final = 32
+_PATH_CHARACTERS_MAX: Final = 256  # of what is remembered: a name may be as long as it likes
 _INTEGER_BITS_MAX: Final = 1_024
 _NUMBER_MAX: Final = 1.7976931348623157e308
 _DEPTH_MAX: Final = 32
@@ -48,25 +49,31 @@ def equality_tag(path: Path, scalar: Any) -> str | None:
         text = f"n{int(scalar) if scalar == int(scalar) else float(scalar)!r}"
     else:
         return None
-    hashed = _hashed(path).copy()
+    hashed = _known(path)[0].copy()
     hashed.update(text.encode("utf-8", "surrogatepass"))
     digest: str = hashed.hexdigest()
     return digest
 
 
-@lru_cache(maxsize=4096)
-def _hashed(path: Path) -> Any:
-    return blake2b("/".join((*map(escape, path), "", "")).encode("ascii"), digest_size=10)
-
-
-@lru_cache(maxsize=4096)
 def number_field(path: Path) -> str:
     """The name of the NUMERIC field for `path`."""
+    return _known(path)[1]
+
+
+def _known(path: Path) -> tuple[Any, str]:
+    """What the tags of a path begin with, as a hash, and the name of its NUMERIC field."""
+    return (_named if sum(map(len, path)) <= _PATH_CHARACTERS_MAX else _named.__wrapped__)(path)
+
+
+@lru_cache(maxsize=4096)
+def _named(path: Path) -> tuple[Any, str]:
+    escaped = "/".join(map(escape, path)).encode("ascii")
+    hashed = blake2b(escaped + b"//" if path else b"/", digest_size=10)
     name = "n_" + "__".join(path)
-    if len(name) <= 40 and _PLAIN_FIELD.fullmatch(name) and name.count("__") == len(path) - 1:
-        return name
-    # What is no plain name, or could be read as another path, or as another case of the same letters.
-    return "nx_" + blake2b("/".join(map(escape, path)).encode("ascii"), digest_size=8).hexdigest()
+    if len(name) > 40 or not _PLAIN_FIELD.fullmatch(name) or name.count("__") != len(path) - 1:
+        # What is no plain name, or could be read as another path, or as another case of the same letters.
+        name = "nx_" + blake2b(escaped, digest_size=8).hexdigest()
+    return hashed, name
 
 
 def as_path(text: str) -> Path:
@@ -111,19 +118,41 @@ def told_of(value: Mapping[str, Any]) -> Told:
 
 
 def _tell(told: Told, value: Mapping[Any, Any], above: Path) -> None:
+    room = _PATH_CHARACTERS_MAX - sum(map(len, above))
     for name, inner in value.items():
         if not isinstance(name, str):
             continue  # no filter can name it
         if isinstance(inner, _SCALARS):
-            path = (*above, name)
-            tag = equality_tag(path, inner)
+            if _is_untold(inner):
+                continue
+            tell = _remembered_scalar if len(name) <= room else _scalar
+            tag, field, number = tell(above, name, inner)
             if tag is not None:
                 told.equalities.append(tag)
-            number = as_number(inner)
-            if number is not None:
-                told.numbers[number_field(path)] = repr(max(-_NUMBER_MAX, min(_NUMBER_MAX, number)))
+            if field is not None:
+                told.numbers[field] = number
         elif isinstance(inner, Mapping) and len(above) < _DEPTH_MAX:
             _tell(told, inner, (*above, name))
+
+
+def _is_untold(scalar: str | float) -> bool:
+    """Whether a scalar is too long for a tag and for a number, so that there is nothing to be remembered of it."""
+    if isinstance(scalar, str):
+        return len(scalar) > _TEXT_CHARACTERS_MAX
+    return isinstance(scalar, int) and scalar.bit_length() > _INTEGER_BITS_MAX
+
+
+def _scalar(above: Path, name: str, scalar: str | float) -> tuple[str | None, str | None, str]:
+    """Tag, numeric field and number of a scalar. Equal ones have the same: 1, 1.0 and True."""
+    path = (*above, name)
+    number = as_number(scalar)
+    if number is None:
+        return equality_tag(path, scalar), None, ""
+    return equality_tag(path, scalar), number_field(path), repr(max(-_NUMBER_MAX, min(_NUMBER_MAX, number)))
+
+
+# Kinds, sources and stars come again and again, and a hash of each takes 2 us.
+_remembered_scalar = lru_cache(maxsize=4096)(_scalar)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,9 @@ def texts_of(value: Mapping[str, Any], paths: Iterable[str]) -> list[str]:
     """
     texts: list[str] = []
     for path in paths:
+        if path.isidentifier() and type(found := value.get(path)) is str:
+            texts.append(found)  # as get_text_at_path would, which takes 3 us
+            continue
         try:
             texts += get_text_at_path(value, path if path == WHOLE else _tokens(path))
         except (TypeError, ValueError, RecursionError) as exc:
@@ -62,7 +65,7 @@ def texts_of(value: Mapping[str, Any], paths: Iterable[str]) -> list[str]:
                 f"the value at {path!r} cannot be written as JSON to be embedded ({exc}): name the fields to embed, or "
                 "put it with index=False"
             ) from exc
-    return list(dict.fromkeys(text for text in texts if text))
+    return list(dict.fromkeys(filter(None, texts)))
 
 
 def write_value(serde: Serde, value: Mapping[str, Any], bytes_max: int) -> bytes:

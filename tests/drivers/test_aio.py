@@ -234,6 +234,26 @@ async def test_a_caller_in_a_hurry_does_not_break_what_others_have_under_way(spa
         assert await driver.answer(batch(("ECHO", "in step"))) == [b"in step"]
 
 
+async def test_each_call_has_a_deadline_of_its_own(spawn: Spawn) -> None:
+    server = spawn().wait_until_answering()
+    late: list[int] = []
+
+    async def ask(driver: AsyncDriver, timeout_ms: int) -> None:
+        with pytest.raises(DeadlineExceededError):
+            await driver.answer(batch(("ECHO", "x"), timeout_ms=timeout_ms))
+        late.append(timeout_ms)
+
+    async with connected(server.url, deadline_ms=60_000) as driver:
+        server.freeze()
+        slow = asyncio.create_task(driver.answer(batch(("ECHO", "patient"))))
+        asking = [asyncio.create_task(ask(driver, timeout_ms)) for timeout_ms in (900, 300, 600)]
+        await asyncio.gather(*asking)
+        await ask(driver, 30)
+        assert late == [300, 600, 900, 30]
+        server.thaw()
+        assert await slow == [b"patient"]
+
+
 async def test_a_deadline_says_whether_anything_was_sent(spawn: Spawn) -> None:
     server = spawn().wait_until_answering()
     async with AsyncDriver.lazy(server.url) as driver:
