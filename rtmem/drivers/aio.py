@@ -2,8 +2,8 @@
 
 Four lanes, so that nobody waits behind somebody slower:
 
-- pipelined: one connection. All batches asked for in one tick of the event loop leave as one write; the replies are
-  handed out in order. A lone batch is written as it is, without copying.
+- pipelined: one connection. A batch that finds it idle leaves at once, as it is; all others that are asked for in one
+  tick of the event loop leave as one write. The replies are handed out in order.
 - large: batches above `large_bytes_min`, on connections of their own; 1 MB in front of a token's checkpoint would
   delay it by milliseconds.
 - blocking: a command that waits at the server (XREAD BLOCK) has a connection to itself for as long as it waits.

@@ -1,6 +1,6 @@
 """Drivers for Redis Cluster: a driver for each master, and a map of slots that says whose turn it is.
 
-So everything that one Redis is promised (one write a tick, lanes, deadlines, transactions) holds for each node.
+So everything that one Redis is promised (few writes, lanes, deadlines, transactions) holds for each node.
 redis-py's own cluster client is not used: it sends a large FCALL twice (COMMAND GETKEYS first), knows no deadline for a
 call, and its transactions are either never redirected or also sent again after a lost connection.
 

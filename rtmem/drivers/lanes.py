@@ -16,7 +16,8 @@ from rtmem.settings import Redis
 
 
 class Lane:
-    """Calls that share one connection, in order. Everything asked for in one tick leaves as one write."""
+    """Calls that share one connection, in order. What finds it idle is written at once: waiting for the others of its
+    tick would take 5 us of a round trip of 60. Everything else that is asked for in one tick leaves as one write."""
 
     def __init__(self, pool: Any, settings: Redis) -> None:
         self._pool = pool
@@ -39,11 +40,14 @@ class Lane:
         return waiting + (self._wire.bytes_in_flight if self._wire else 0)
 
     async def ask(self, call: Call, deadline: float) -> list[Any]:
-        self._waiting.append(call)
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
         call.deadline = deadline
+        if not self._waiting and self._wire is not None and not self._wire.in_flight and self._wire.open:
+            self._wire.write([call])
+        else:
+            self._waiting.append(call)
+            if not self._flush_scheduled:
+                self._flush_scheduled = True
+                self._loop.call_soon(self._flush)
         if deadline < self._due:
             self._watch(deadline)
         return await call.future

@@ -194,7 +194,7 @@ async def test_what_must_run_once_runs_once_when_only_some_of_its_keys_have_move
         cluster.move(key_slot(b"%d" % moves), 0)
 
 
-async def test_batches_of_one_tick_are_one_pipeline_for_each_node(cluster: Cluster) -> None:
+async def test_batches_of_one_tick_are_two_writes_at_most_for_each_node(cluster: Cluster) -> None:
     async with talking("async", cluster.url) as talker:
         await talker.answer(*(("GET", number) for number in range(64)))  # connected to each, and functions known
         outcomes: list[bytes] = []
@@ -213,8 +213,9 @@ async def test_batches_of_one_tick_are_one_pipeline_for_each_node(cluster: Clust
                 for client, count in zip(clients, before, strict=True)
             ]
         assert len(outcomes) == 128
-        # One read for this test's own second question, one for everything that the 64 tasks asked of this node.
-        assert reads == [2, 2, 2]
+        # One read for this test's own second question. Of what the 64 tasks asked of this node, the first was sent at
+        # once, and everything else together; how much of that the server reads at a time is its own affair.
+        assert all(2 <= each <= 3 for each in reads)
 
 
 @both_colours
