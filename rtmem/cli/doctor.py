@@ -42,7 +42,7 @@ _EXTRAS = {
 }
 _REQUIRED = (
     *("redis", "hiredis", "langgraph-checkpoint", "msgspec", "anyio", "ormsgpack", "xxhash", "zstandard", "blake3"),
-    *("orjson", "google-re2", "jmespath", "regex", "snowballstemmer"),
+    *("orjson", "google-re2", "jmespath", "regex", "pystemmer"),
 )
 _REDIS_COMMANDS = ("CONFIG ", "ACL ", "REPLICAOF ", "FUNCTION ")
 _MARKS: dict[Status, tuple[str, str]] = {

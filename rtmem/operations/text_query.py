@@ -9,6 +9,7 @@ Two outputs: `stemmed` for the TEXT field (declare it NOSTEM, in an index with S
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +17,12 @@ from functools import lru_cache
 from typing import Final
 
 import regex
-import snowballstemmer
+from Stemmer import Stemmer
 
 from rtmem.operations.words import IRREGULAR, STOP_WORDS
 
 WORD_CHARACTERS_MAX: Final = 40
-"""The rest of a longer word is dropped on both sides: the stemmer is Python, and a megabyte of `a` is a word too."""
+"""The rest of a longer word is dropped on both sides: a megabyte of `a` is a word too."""
 
 # A run of letters, marks and digits, apostrophes inside; a character of a script without spaces stands alone.
 _ALONE: Final = r"[\p{Han}\p{Hiragana}\p{Katakana}]"
@@ -32,9 +33,17 @@ _APOSTROPHES: Final = regex.compile("[\u2018\u2019\u02bc\uff07`´]")
 # Accents, but not the breve: й is a letter of its own, while ё is written е as often as not.
 _ACCENTS: Final = regex.compile("[\u0300-\u0305\u0307-\u036f]")
 
-_ENGLISH: Final[Callable[[str], str]] = snowballstemmer.stemmer("english").stemWord
-_RUSSIAN: Final[Callable[[str], str]] = snowballstemmer.stemmer("russian").stemWord
 
+class _Stemmers(threading.local):
+    """Each thread's own, made when it first needs them: a stemmer keeps the word it is at in itself."""
+
+    def __init__(self) -> None:
+        # Without caches of their own: `stem` has one, and theirs takes as long as the stemming of a new word.
+        self.english: Callable[[str], str] = Stemmer("english", 0).stemWord
+        self.russian: Callable[[str], str] = Stemmer("russian", 0).stemWord
+
+
+_stemmers: Final = _Stemmers()
 
 _WEIGHT: Final = 1_000_000
 """Of what the words score against what the filters score: a filter by tag has a BM25 too, high for a rare tag and a
@@ -117,12 +126,12 @@ def _plain(word: str) -> str:
     return word if word in STOP_WORDS else word.replace("'", "")
 
 
-@lru_cache(maxsize=32_768)  # 50 us a word in Python, and people use the same few thousand
+@lru_cache(maxsize=32_768)  # a tenth of the time, and people use the same few thousand words
 def stem(word: str) -> str:
     """The stem of a word in the stored form; of a script that we have no stemmer for, the word itself."""
     word = word.replace("'", "")
     word = IRREGULAR.get(word, word)
     if word.isascii():
-        return _ENGLISH(word)
+        return _stemmers.english(word)
     # The block is enough: a Russian stem of a Ukrainian word is as good a name for it as any.
-    return _RUSSIAN(word) if "\u0400" <= word[0] <= "\u04ff" else word
+    return _stemmers.russian(word) if "\u0400" <= word[0] <= "\u04ff" else word

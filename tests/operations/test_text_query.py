@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -14,7 +16,7 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from rtmem.operations.text_query import WORD_CHARACTERS_MAX, TextQuery, query, stemmed, stems
+from rtmem.operations.text_query import WORD_CHARACTERS_MAX, TextQuery, query, stem, stemmed, stems
 from rtmem.operations.words import STOP_WORDS
 
 QUERIES = int(os.environ.get("RTMEM_FUZZ_QUERIES", "800"))
@@ -243,6 +245,20 @@ def bm25(asked: tuple[str, ...], words: list[str], everything: list[list[str]]) 
         rarity = math.log(1 + (len(everything) - having + 0.5) / (having + 0.5))
         total += rarity * count * 2.2 / (count + 1.2 * (0.5 + 0.5 * len(words) / mean))
     return total
+
+
+def test_threads_that_stem_at_once_get_the_stems_that_one_gets() -> None:
+    words = [f"{'abdefg'[number % 6] * (number % 9 + 1)}ingnesses" for number in range(300)]
+    words += [f"{'бвгдж'[number % 5] * (number % 9 + 1)}ованность" for number in range(300)]
+    alone = [stem.__wrapped__(word) for word in words]  # what is remembered would hide what is read
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            beside = list(threads.map(lambda _: [stem.__wrapped__(word) for word in words], range(8)))
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert all(found == alone for found in beside)
 
 
 def test_words_that_say_nothing_are_asked_for_only_if_there_are_no_others() -> None:
