@@ -30,7 +30,7 @@ from rtmem.gateway.connection import Connection
 from rtmem.gateway.http import Http, path_id
 from rtmem.gateway.memory import Memories
 from rtmem.gateway.pointers import check_offload_bytes_min, without_large_values
-from rtmem.gateway.protocol import StateGetParams
+from rtmem.gateway.protocol import PrefetchParams, StateGetParams
 from rtmem.gateway.runs import Runs, Saver
 from rtmem.gateway.state import result_of
 from rtmem.gateway.sweeper import Sweeper
@@ -129,6 +129,10 @@ class Gateway:
         """A connection to `thread`, over a websocket or what plays one."""
         self.memories.prefetch(thread.principal, thread.thread_id)
         return Connection(thread, self, receive, send)
+
+    def prefetch(self, thread: LiveThread, params: PrefetchParams) -> dict[str, Any]:
+        """The result of `rtmem.prefetch`."""
+        return {"prefetching": self.memories.prefetch(thread.principal, thread.thread_id, params.text)}
 
     async def state(self, thread: LiveThread, params: StateGetParams) -> dict[str, Any]:
         """The result of `state.get`. Raises as runs.snapshot, QuotaExceededError."""

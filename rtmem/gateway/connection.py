@@ -27,6 +27,7 @@ from rtmem.gateway.outbox import Outbox, SlowReaderError
 from rtmem.gateway.protocol import (
     Command,
     InputRespondParams,
+    PrefetchParams,
     RunStartParams,
     StateGetParams,
     SubscribeParams,
@@ -66,6 +67,7 @@ class Connection:
         self._close_timeout_s = settings.close_timeout_ms / 1_000
         self._close: tuple[int, str] | None = None
         self._gone = False  # the client takes nothing any more, no close frame either
+        self._has_prefetched = False  # for a message that has not come yet
         self._stall_timeout_s = settings.stall_timeout_ms / 1_000
         self._tasks: TaskGroup
 
@@ -79,6 +81,8 @@ class Connection:
                 tasks.cancel_scope.cancel()
         finally:
             self._thread.listeners.discard(self)
+            if self._has_prefetched:
+                self._gateway.memories.cancel_prefetch(self._thread.principal, self._thread.thread_id)
         if self._close is not None and not self._gone:
             code, reason = self._close
             with anyio.move_on_after(self._close_timeout_s):
@@ -146,6 +150,7 @@ class Connection:
                     self._reply(protocol.success(command.id, {}))
                 case RunStartParams():
                     run = await self._runs.start(self._thread, params)
+                    self._has_prefetched = False  # it is the run's now
                     self._session.started_run_id = run.id
                     self._reply(protocol.success(command.id, {"run_id": run.id}, applied_through_seq=run.after_seq))
                 case InputRespondParams():
@@ -154,6 +159,9 @@ class Connection:
                     self._reply(protocol.success(command.id, {"run_id": run.id}, applied_through_seq=run.after_seq))
                 case StateGetParams():
                     self._reply(protocol.success(command.id, await self._gateway.state(self._thread, params)))
+                case PrefetchParams():
+                    self._has_prefetched = True
+                    self._reply(protocol.success(command.id, self._gateway.prefetch(self._thread, params)))
         except RtmemError as exc:
             self._reply(protocol.failure(command.id, exc))
             if isinstance(params, SubscribeParams) and isinstance(exc, ServerError | DrainingError | StorageError):

@@ -39,7 +39,7 @@ from rtmem.errors import (
 )
 from rtmem.gateway import protocol
 from rtmem.gateway.pointers import PointerHttp, check_offload_bytes_min, whole, without_large_values
-from rtmem.gateway.protocol import InputRespondParams, RunStartParams, StateGetParams
+from rtmem.gateway.protocol import InputRespondParams, PrefetchParams, RunStartParams, StateGetParams
 from rtmem.gateway.sse import EventStream
 from rtmem.gateway.state import body_of
 from rtmem.gateway.threads import LiveThread
@@ -158,6 +158,8 @@ class Http:
                     run = await runs.respond(thread, params)
                 case StateGetParams():
                     return _raw(protocol.success(command.id, await self._gateway.state(thread, params)))
+                case PrefetchParams():
+                    return _raw(protocol.success(command.id, self._gateway.prefetch(thread, params)))
                 case _:
                     raise UnsupportedError(f"{command.method} over HTTP: send it on WS /threads/<id>/stream/events")
         except RtmemError as exc:

@@ -52,7 +52,7 @@ class Memories:
         self._store: AsyncRedisStore | None = None
 
     def recall(self, principal: str) -> Recall:
-        """The memory of a principal; its `prefetch` takes partial transcripts from who has them."""
+        """The memory of a principal."""
         if self._recall is None:
             from rtmem.agent.recall import Recall
             from rtmem.memory import AsyncMemory
@@ -88,10 +88,17 @@ class Memories:
         finally:
             self.awake.set()
 
-    def prefetch(self, principal: str, thread_id: str = "") -> None:
-        """A client of this principal has come: wake what its first recall would wait for. Returns at once."""
+    def prefetch(self, principal: str, thread_id: str, text: str = "") -> bool:
+        """A client of this principal has come, or has heard so much of its next message. Returns at once.
+
+        Whether something is recalled for `text`; without memory, without words or by the policy nothing is.
+        """
+        return self._recall is not None and self.recall(principal).prefetch(text, thread_id=thread_id)
+
+    def cancel_prefetch(self, principal: str, thread_id: str) -> None:
+        """The client has gone, and its message will not come."""
         if self._recall is not None:
-            self.recall(principal).prefetch(thread_id=thread_id)
+            self.recall(principal).cancel_prefetch(thread_id=thread_id)
 
     def store_for(self, graph: Graph, principal: str) -> BaseStore | None:
         """The store of a principal's runs: the graph's own, bound to him if it can be; or the gateway's."""

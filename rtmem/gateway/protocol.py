@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -83,7 +83,13 @@ class StateGetParams(msgspec.Struct, frozen=True):
     offload_bytes_min: int | None = None  # rtmem's own: values of so many bytes or more come as pointers
 
 
-Params = SubscribeParams | UnsubscribeParams | RunStartParams | InputRespondParams | StateGetParams
+class PrefetchParams(msgspec.Struct, frozen=True):
+    """rtmem's own: what is known so far of a message that will come, such as a partial transcript."""
+
+    text: Annotated[str, msgspec.Meta(max_length=16_000)]  # memory looks at the end of a long one
+
+
+Params = SubscribeParams | UnsubscribeParams | RunStartParams | InputRespondParams | StateGetParams | PrefetchParams
 
 _PARAMS: Final[Mapping[str, type[Params]]] = {
     "subscription.subscribe": SubscribeParams,
@@ -91,6 +97,7 @@ _PARAMS: Final[Mapping[str, type[Params]]] = {
     "run.start": RunStartParams,
     "input.respond": InputRespondParams,
     "state.get": StateGetParams,
+    "rtmem.prefetch": PrefetchParams,
 }
 
 CHANNELS: Final = frozenset(

@@ -68,7 +68,7 @@ def test_what_is_no_command_is_malformed(frame: bytes) -> None:
 
 
 def test_an_unknown_command_lists_the_known_ones() -> None:
-    with pytest.raises(UnknownCommandError, match=r"input\.respond, run\.start, state\.get, subscription\.subscribe"):
+    with pytest.raises(UnknownCommandError, match=r"input\.respond, rtmem\.prefetch, run\.start, state\.get, sub"):
         protocol.decode_command(command("run.cancel"))
 
 

@@ -10,6 +10,7 @@ import threading
 import time
 from asyncio import Task
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -55,6 +56,13 @@ class Shelf:
         self._lock: Final = threading.Lock()
         self._turns: OrderedDict[Place, Kept] = OrderedDict()
         self._ahead: OrderedDict[Place, Kept] = OrderedDict()
+        self._waking: Work | None = None
+
+    def wake(self, begin: Callable[[], Work]) -> None:
+        """Begin to wake what a recall would wait for, unless that is under way: it is the same for everybody."""
+        with self._lock:
+            if self._waking is None or self._waking.done():
+                self._waking = begin()
 
     def told(self, place: Place, plan: Plan, turn: str) -> Recalled | None:
         """What this turn was told already."""
@@ -94,6 +102,12 @@ class Shelf:
             while len(shelf) > self._settings.kept_max:
                 dropped.append(shelf.popitem(last=False)[1])
         _cancel(dropped)
+
+    def cancel_prefetched(self, place: Place) -> None:
+        """Nobody will ask for it."""
+        with self._lock:
+            kept = self._ahead.pop(place, None)
+        _cancel([kept] if kept is not None else [])
 
     def forget(self, principal: Principal) -> None:
         """The memory of this principal has changed. A turn at work keeps what it was told: it made the change."""

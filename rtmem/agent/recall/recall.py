@@ -104,22 +104,33 @@ class Recall:
         assert asked.told is not None, "judged"
         return asked.told
 
-    def prefetch(self, message: str = "", *, thread_id: str = "") -> None:
+    def prefetch(self, message: str = "", *, thread_id: str = "") -> bool:
         """Begin to recall before the message is complete: when a client connects, and at each partial transcript.
 
         Returns at once. `read` takes the result if what was said in the end is close enough (`likeness_min`). The next
         prefetch of the thread cancels this one. Without words it only wakes what the first recall would wait for:
         connections, the index, the embedder's model. With an AsyncMemory: inside its event loop.
+
+        Returns:
+            Whether something is recalled for these words: now, or already.
         """
         plan = policy.plan(self.settings, message)
         place = (self.principal, thread_id)
-        if plan.is_empty or self._shelf.prefetching(place, plan):
-            return
+        if plan.is_empty:
+            return False
+        if self._shelf.prefetching(place, plan):
+            return True
         words = self._words(plan)
-        verbs = reading.recalled(self.settings, plan) if words else reading.warmed_up()
-        work = self.begin(self._counted("prefetch", verbs))
-        if words:
-            self._shelf.put(place, Kept(plan, words, time.monotonic(), work))
+        if not words:
+            self._shelf.wake(lambda: self.begin(self._counted("prefetch", reading.warmed_up())))
+            return False
+        work = self.begin(self._counted("prefetch", reading.recalled(self.settings, plan)))
+        self._shelf.put(place, Kept(plan, words, time.monotonic(), work))
+        return True
+
+    def cancel_prefetch(self, *, thread_id: str = "") -> None:
+        """The message will not come: end what was prefetched for it, unless a turn has taken that."""
+        self._shelf.cancel_prefetched((self.principal, thread_id))
 
     # Writing -----------------------------------------------------------------------------------------------------
 

@@ -3,48 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from rtmem import settings as all_settings
 from rtmem.agent.recall import Recall
 from rtmem.memory import AsyncMemory, Memory
-from rtmem.steps import TextKind
-from tests.agent.recall.worlds import PATIENT, World
+from tests.agent.recall.worlds import PATIENT, Gate, World
 from tests.embedders import Words
 from tests.gateway.waiting import eventually
 from tests.wire import Wire
-
-
-class Gate(Words):
-    """An embedder whose questions wait until the gate opens."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened = threading.Event()
-        self.waiting = threading.Semaphore(0)  # one for each question that has arrived
-        self.cancelled = 0
-
-    def embed(self, texts: Sequence[str], what: TextKind = "document") -> NDArray[np.float32]:
-        if what == "query":
-            self.waiting.release()
-            assert self.opened.wait(60)
-        return super().embed(texts, what)
-
-    async def aembed(self, texts: Sequence[str], what: TextKind = "document") -> NDArray[np.float32]:
-        if what == "query":
-            self.waiting.release()
-            try:
-                await eventually(self.opened.is_set)
-            except asyncio.CancelledError:
-                self.cancelled += 1
-                raise
-        return Words.embed(self, texts, what)
 
 
 def test_what_was_prefetched_is_used_if_what_was_said_in_the_end_is_close(world: World) -> None:
@@ -189,6 +158,41 @@ async def test_the_next_prefetch_cancels_the_one_before_it(redis_url: str) -> No
 
 
 @pytest.mark.anyio
+async def test_memory_is_woken_once_at_a_time_whoever_comes(redis_url: str) -> None:
+    embedder = Gate()
+    async with AsyncMemory(redis_url, principal="ann", embedder=embedder) as memory:
+        recall = Recall(memory, settings())
+        before = asyncio.all_tasks()
+        for number in range(20):
+            assert not recall.bind(f"user{number % 3}").prefetch("...", thread_id=f"t{number}")
+        assert len(asyncio.all_tasks() - before) == 1
+        embedder.opened.set()
+        await eventually(lambda: not asyncio.all_tasks() - before)
+        recall.prefetch()
+        assert len(asyncio.all_tasks() - before) == 1
+
+
+@pytest.mark.anyio
+async def test_a_message_that_will_not_come_is_prefetched_no_more(redis_url: str) -> None:
+    embedder = Gate()
+    async with AsyncMemory(redis_url, principal="ann", embedder=embedder) as memory:
+        recall = Recall(memory, settings())
+        assert recall.prefetch("where does Ann live", thread_id="t1")
+        assert recall.prefetch("where does Ann live", thread_id="t1")  # it is under way already
+        assert recall.prefetch("where does Ann work", thread_id="t2")
+        for _ in range(2):
+            await eventually(lambda: embedder.waiting.acquire(blocking=False))
+        taken = asyncio.create_task(recall.aread("where does Ann work?", thread_id="t2", turn="m1"))
+        await asyncio.sleep(0)  # a turn has it now
+        for thread_id in ("t1", "t2", "t3"):
+            recall.cancel_prefetch(thread_id=thread_id)
+        await eventually(lambda: embedder.cancelled == 1)
+        embedder.opened.set()
+        assert (await taken).source == "prefetch"
+        assert (await recall.aread("where does Ann live?", thread_id="t1", turn="m2")).source == "read"
+
+
+@pytest.mark.anyio
 async def test_prefetches_are_kept_for_so_many_threads(redis_url: str) -> None:
     embedder = Gate()
     async with AsyncMemory(redis_url, principal="ann", embedder=embedder) as memory:
@@ -241,6 +245,8 @@ def test_each_kind_has_its_own_bounds(redis_url: str, redis_client: Any) -> None
 def test_a_policy_that_reads_nothing_asks_nobody(redis_url: str) -> None:
     never = {f"{kind}_read": "never" for kind in ("semantic", "episodic", "procedural", "preference")}
     with Memory("redis://127.0.0.1:1/0", principal="ann") as memory:
-        told = Recall(memory, settings(**never)).read("Where does Ann live?")
+        recall = Recall(memory, settings(**never))
+        assert not recall.prefetch("where does Ann live")
+        told = recall.read("Where does Ann live?")
         assert (told.status, told.text) == ("off", "")
         assert memory.counts == {}

@@ -2,26 +2,61 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from numpy.typing import NDArray
 
 from rtmem import settings as all_settings
 from rtmem.agent.recall import Recall, RecallMiddleware
 from rtmem.memory import AsyncMemory, Memory
 from rtmem.settings import Redis
+from rtmem.steps import TextKind
 from tests.agent.offload.worlds import Scripted, Turn
 from tests.checkpoint.colours import Loop
 from tests.embedders import Words
+from tests.gateway.waiting import eventually
 
 # How long things take is no test's subject, and a busy machine must not matter.
 PATIENT = {"deadline_ms": 60_000, "tool_deadline_ms": 60_000, "prefetch_keep_ms": 600_000}
+
+
+class Gate(Words):
+    """An embedder whose questions wait until the gate opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = threading.Event()
+        self.waiting = threading.Semaphore(0)  # one for each question that has arrived
+        self.arrived: list[str] = []
+        self.cancelled = 0
+
+    def embed(self, texts: Sequence[str], what: TextKind = "document") -> NDArray[np.float32]:
+        if what == "query":
+            self.arrived += texts
+            self.waiting.release()
+            assert self.opened.wait(60)
+        return super().embed(texts, what)
+
+    async def aembed(self, texts: Sequence[str], what: TextKind = "document") -> NDArray[np.float32]:
+        if what == "query":
+            self.arrived += texts
+            self.waiting.release()
+            try:
+                await eventually(self.opened.is_set)
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+        return Words.embed(self, texts, what)
 
 
 @dataclass(slots=True)
