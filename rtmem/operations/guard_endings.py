@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from rtmem.operations.guard_features import Item
-from rtmem.operations.guard_lexicon import Kind
 from rtmem.operations.guard_pairs import Pair, Said, said
 
 _INSTRUMENTAL: Final = ("ом", "ем", "ой", "ей", "ами", "ями", "ью")
@@ -21,8 +20,10 @@ def are_bent(first: Pair, second: Pair) -> bool:
 
 
 def _isdeclined(pair: Pair) -> bool:
+    if pair.one.surface == pair.other.surface:
+        return False
     is_russian = not pair.one.surface.isascii() and not pair.other.surface.isascii()
-    is_one_word = pair.is_kin or pair.one.word.stem == pair.other.word.stem
+    is_one_word = pair.is_kin or pair.one.stem == pair.other.stem
     return is_russian and is_one_word and _ending(pair.one) != _ending(pair.other)
 
 
@@ -39,7 +40,7 @@ def declined(pairs: list[Pair]) -> Said | None:
             if (
                 (other.place - pair.place) * (_at(pairs, other) - _at(pairs, pair)) < 0
                 and other.one.surface == other.other.surface
-                and other.one.kind is pair.one.kind is Kind.CONTENT
+                and other.one.kind == pair.one.kind == "content"
                 and not (pair.one.role or pair.other.role or other.one.role or other.other.role)
                 and not other.one.surface.isascii()
             ):
@@ -58,4 +59,4 @@ _SOUNDS: Final = str.maketrans("яюи", "ауы", "ьй")  # the soft and hard 
 
 
 def _ending(item: Item) -> str:
-    return item.surface.removeprefix(item.word.stem).translate(_SOUNDS)
+    return item.surface.removeprefix(item.stem).translate(_SOUNDS)

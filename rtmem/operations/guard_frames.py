@@ -1,6 +1,7 @@
 """Small words that may be missing, but none may stand for its opposite: my and your, must and may, did and will.
 
-Read off the text itself, for as words they count nothing.
+Read off the text itself, for as words they count nothing: what a word says alone piece by piece, since pieces are
+remembered, and what several say together from the whole text.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _PHRASES: Final = re.compile(
 _OF_PHRASES: Final = frozenset(
     ("у", "must", "have", "need", "нужно", "надо", "may", "can", "could", "можно", "могу", "можем")
 )
+FRAMES: Final = frozenset((*_LISTS, "must", "may", "bits", "bytes"))
+PHRASE: Final = "phrase"
 _WORDS: Final = re.compile(r"\w+")
 _DATA: Final = re.compile(r"\b\d*[KMGT]([bB])(?:ps|it/s|/s)?\b")  # Mb/s and MB/s; elsewhere case tells nothing
 _OPPOSED: Final = (
@@ -41,18 +44,23 @@ _OPPOSED: Final = (
 )
 
 
-def frames(text: str) -> frozenset[str]:
-    """Which of these a text has. `text`: as `plain` writes it."""
-    folded = text.casefold()
-    words = _WORDS.findall(folded)
+def word_frames(piece: str) -> frozenset[str]:
+    """Which of these what stands between two spaces has, and `PHRASE` if it may be part of a phrase that is one."""
+    words = _WORDS.findall(piece.casefold())
     found = {_FRAME_OF[word] for word in words if word in _FRAME_OF}
     if not _OF_PHRASES.isdisjoint(words):
-        found |= {str(match.lastgroup) for match in _PHRASES.finditer(folded)}
-        if not folded.rstrip().endswith("?"):
-            found -= {"must", "may"}  # "I need to cancel it" asks what "can I cancel it?" does
-    if "B" in text or "b/" in text or "bps" in text:
-        found |= {"bits" if match[1] == "b" else "bytes" for match in _DATA.finditer(text)}
+        found.add(PHRASE)
+    if "B" in piece or "b/" in piece or "bps" in piece:
+        found |= {"bits" if match[1] == "b" else "bytes" for match in _DATA.finditer(piece)}
     return frozenset(found)
+
+
+def phrase_frames(text: str) -> set[str]:
+    """Which of these the phrases of a text name. `text`: as `plain` writes it."""
+    folded = text.casefold()
+    found = {str(match.lastgroup) for match in _PHRASES.finditer(folded)}
+    # "I need to cancel it" asks what "can I cancel it?" does.
+    return found if folded.rstrip().endswith("?") else found - {"must", "may"}
 
 
 def opposed(asked: frozenset[str], cached: frozenset[str], *, is_polar: bool) -> tuple[str, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, Literal
 
-from rtmem.operations.guard_lexicon import lexicon, words_of
+from rtmem.operations.guard_lexicon import Word, lexicon, words_of
 
 Kinship = Literal["same", "denied", "opposed", ""]
 
@@ -28,12 +28,23 @@ _NEGATIVE: Final = ("un", "non", "in", "im", "il", "ir", "dis", "не", "без"
 _OPPOSED_ENDS: Final = (("er", "ee"), ("or", "ee"), ("ful", "less"), ("датель", "датор"))
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=32_768)
+def relation(one: Word, other: Word) -> Kinship:
+    """How two words that share no sense are related. Symmetric in the words."""
+    related = kinship(one.surface, one.stem, other.surface, other.stem)
+    if related == "denied" or (one.opposites.isdisjoint(other.senses) and other.opposites.isdisjoint(one.senses)):
+        return related
+    return "opposed"
+
+
 def kinship(one: str, one_stem: str, other: str, other_stem: str) -> Kinship:
-    """How two words that are not the same are related: `denied` if exactly one has a negative prefix.
+    """How two words that are not the same are made from each other: `denied` if exactly one has a negative prefix.
 
     Symmetric in the words. Both in lower case, with their stems.
     """
+    begin_alike = one[:1] == other[:1] or one_stem[:1] == other_stem[:1]
+    if not begin_alike and not one.startswith(_NEGATIVE) and not other.startswith(_NEGATIVE):
+        return ""  # most words
     for longer, shorter, root in ((one, other, other_stem), (other, one, one_stem)):
         for prefix in _NEGATIVE:
             if longer.startswith(prefix) and len(longer) >= len(prefix) + 3:

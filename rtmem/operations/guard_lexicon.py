@@ -7,34 +7,34 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from enum import Enum, auto
+from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
 
 from rtmem.operations import guard_english, guard_russian
 from rtmem.operations.text_query import stem
 
-
-class Kind(Enum):
-    FUNCTION = auto()  # says nothing here
-    FILLER = auto()  # may be there or not
-    LIGHT = auto()  # may be there or not, but not in another's place
-    PRONOUN = auto()  # I, you: only its place among the others counts
-    CONTENT = auto()
-    JOIN = auto()  # and, or, versus: what stands on its sides may change places
-    MARKER = auto()  # gives the next word a role
-    QUESTION = auto()
-    NUMBER = auto()
-    UNIT = auto()
-    DATE = auto()
-    NEGATOR = auto()
-    EXCEPTION = auto()
-    CODE = auto()
-
-    __hash__ = object.__hash__  # that of Enum is called as Python code, hundreds of times for a text
-
+# Words and not an Enum: these are read dozens of times for a text, and a member of an Enum takes 0.1 us in Python 3.11.
+Kind = Literal[
+    "function",  # says nothing here
+    "filler",  # may be there or not
+    "light",  # may be there or not, but not in another's place
+    "pronoun",  # I, you: only its place among the others counts
+    "content",
+    "join",  # and, or, versus: what stands on its sides may change places
+    "marker",  # gives the next word a role
+    "question",
+    "number",
+    "unit",
+    "date",
+    "negator",
+    "exception",
+    "code",
+]
+KINDS: Final[frozenset[Kind]] = frozenset(get_args(Kind))
 
 AUXILIARY: Final = "auxiliary"
 ARTICLE: Final = "article"
@@ -42,8 +42,7 @@ EMPHATIC: Final = "emphatic"
 """Russian says "никогда не": such a word denies only where no other does."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Word:
+class Word(msgspec.Struct, frozen=True, eq=False):  # made for each word: a frozen dataclass takes eight times as long
     """A word or phrase as it is compared. Two mean the same if they share a sense."""
 
     kind: Kind
@@ -56,6 +55,10 @@ class Word:
     opposites: frozenset[str] = frozenset()  # senses of what says the contrary
 
 
+Tails: TypeAlias = list[tuple[tuple[str, ...], Word]]
+"""How phrases that begin alike go on, by their stems, the longest first; and the phrases."""
+
+
 @dataclass(slots=True)
 class Lexicon:
     words: dict[str, Word] = field(default_factory=dict)  # by lower-case surface: closed classes
@@ -65,7 +68,7 @@ class Lexicon:
     light: set[str] = field(default_factory=set)  # stems
     asked: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # class of a question -> senses
     not_misspelt: set[str] = field(default_factory=set)  # surfaces
-    phrases: dict[str, dict[str, list[tuple[tuple[str, ...], Word]]]] = field(default_factory=dict)  # two stems -> rest
+    phrases: dict[str, dict[str, Tails]] = field(default_factory=dict)  # the first stem -> the second -> the rest
     opposites: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # sense -> senses
 
     def knows(self, surface: str, root: str) -> bool:
@@ -87,18 +90,24 @@ class Lexicon:
         root = stem(surface)
         if root in self.measures:
             return self.measures[root]
-        kind = Kind.FILLER if root in self.fillers else Kind.LIGHT if root in self.light else Kind.CONTENT
+        kind: Kind = "filler" if root in self.fillers else "light" if root in self.light else "content"
         senses = {root, *self.groups.get(root, ())}
-        opposed = set().union(*(self.opposites[sense] for sense in senses if sense in self.opposites))
-        for base, degree in _compared(surface):
-            groups = self.groups.get(base, ())
-            senses |= {f"{group}{degree}" for group in groups}
-            for sense in (base, *groups):
-                opposed |= {other + (degree if " " in other else "") for other in self.opposites.get(sense, ())}
-                opposed |= self.opposites.get(sense, set())
-            senses.add(f"{base} {degree}")
-            opposed |= {f"{other} {degree}" for sense in (base, *groups) for other in self.opposites.get(sense, ())}
+        opposed = self._opposed(senses)
+        if surface.endswith(("est", "er")):
+            for base, degree in _compared(surface):
+                self._degree(base, degree, senses, opposed)
         return Word(kind, surface, root, frozenset(senses), opposites=frozenset(opposed))
+
+    def _opposed(self, senses: Iterable[str]) -> set[str]:
+        return set().union(*[self.opposites[sense] for sense in senses if sense in self.opposites])
+
+    def _degree(self, base: str, degree: str, senses: set[str], opposed: set[str]) -> None:
+        """Add what a word says that is "er" or "est" (the degree) of the adjective whose stem is `base`."""
+        groups = self.groups.get(base, ())
+        senses |= {f"{group}{degree}" for group in groups}
+        senses.add(f"{base} {degree}")
+        for other in self._opposed((base, *groups)):
+            opposed |= {other, f"{other}{degree}" if " " in other else other, f"{other} {degree}"}
 
 
 def _compared(surface: str) -> Iterator[tuple[str, str]]:
@@ -152,22 +161,22 @@ def lexicon() -> Lexicon:
 
 def _with_opposites(found: Lexicon, word: Word) -> Word:
     opposites = [found.opposites[sense] for sense in word.senses if sense in found.opposites]
-    return replace(word, opposites=frozenset().union(*opposites)) if opposites else word
+    return msgspec.structs.replace(word, opposites=frozenset().union(*opposites)) if opposites else word
 
 
 def _closed_classes(found: Lexicon, language: ModuleType) -> None:
     lists = vars(language)
     for surface in lists["FUNCTION"].split():
         name = AUXILIARY if surface in _AUXILIARIES else ARTICLE if surface in _ARTICLES else ""
-        found.words[surface] = _word(Kind.FUNCTION, surface, name=name)
+        found.words[surface] = _word("function", surface, name=name)
     for line in _lines(lists["PRONOUNS"]):
         name, *surfaces = line.split()
         for surface in (name, *surfaces):
-            found.words[surface] = _word(Kind.PRONOUN, surface, senses=[f"pronoun {name}"])
+            found.words[surface] = _word("pronoun", surface, senses=[f"pronoun {name}"])
     for surface, name in _JOINS.items():
-        found.words[surface] = _word(Kind.JOIN, surface, name=name)
+        found.words[surface] = _word("join", surface, name=name)
     for surface in lists["NEGATORS"].split():
-        found.words[surface] = _word(Kind.NEGATOR, surface, name=EMPHATIC if surface in _EMPHATIC else "")
+        found.words[surface] = _word("negator", surface, name=EMPHATIC if surface in _EMPHATIC else "")
     for line in _lines(lists["NUMBERS"]):
         value, *surfaces = line.split()
         for surface in surfaces:
@@ -180,13 +189,13 @@ def _closed_classes(found: Lexicon, language: ModuleType) -> None:
         head, _, surfaces_of = line.partition(":")
         dimension, factor = head.split()
         for surface in surfaces_of.split():
-            unit = _word(Kind.UNIT, surface, name=dimension, value=float(factor), senses=[f"unit {dimension} {factor}"])
+            unit = _word("unit", surface, name=dimension, value=float(factor), senses=[f"unit {dimension} {factor}"])
             found.words[surface] = unit
             _measure(found, unit)
     for line in _lines(lists["DATES"]):
         name, *surfaces = line.split()
         for surface in (name, *surfaces):
-            found.words[surface] = _word(Kind.DATE, surface, senses=[f"date {name.lower()}"])
+            found.words[surface] = _word("date", surface, senses=[f"date {name.lower()}"])
             _measure(found, found.words[surface])
 
 
@@ -231,25 +240,25 @@ def _open_classes(found: Lexicon, language: ModuleType) -> None:
     for line in _lines(lists["MARKERS"]):
         names = [name.strip() for name in line.split(",")]
         for name in names:
-            _add(found, name, _word(Kind.MARKER, name, name=names[0]))
+            _add(found, name, _word("marker", name, name=names[0]))
     for line in _lines(lists["EXCEPTIONS"]):
         names = [name.strip() for name in line.split(",")]
         for name in names:
-            _add(found, name, _word(Kind.EXCEPTION, name, senses=[f"except {names[0]}"]))
+            _add(found, name, _word("exception", name, senses=[f"except {names[0]}"]))
     for line in _lines(lists["QUESTIONS"]):
         head, _, names_of = line.partition(":")
         for name in names_of.split(","):
-            _add(found, name.strip(), _word(Kind.QUESTION, name.strip(), name=head))
+            _add(found, name.strip(), _word("question", name.strip(), name=head))
     for line in _lines(lists["POLITE"]):
         for name in line.split(","):
-            _add(found, name.strip(), _word(Kind.FUNCTION, name.strip()))
+            _add(found, name.strip(), _word("function", name.strip()))
 
 
 def _group(found: Lexicon, line: str, group: str) -> None:
     for name in (name.strip() for name in line.split(",")):
         if " " in name:
             # "How much is" asks for a price without naming it.
-            kind = Kind.LIGHT if name.startswith(("how much ", "сколько сто")) else Kind.CONTENT
+            kind: Kind = "light" if name.startswith(("how much ", "сколько сто")) else "content"
             _add(found, name, _word(kind, name, senses=[group]))
         else:
             found.groups[stem(name)].add(group)
@@ -272,7 +281,7 @@ def _phrase(found: Lexicon, name: str) -> Word:
     for tail, word in found.phrases.get(first, {}).get(second, ()):
         if tail == tuple(rest):
             return word
-    word = _word(Kind.CONTENT, name, senses=[f"phrase {name}"])
+    word = _word("content", name, senses=[f"phrase {name}"])
     _add(found, name, word)
     return word
 
@@ -285,16 +294,16 @@ def _add(found: Lexicon, name: str, word: Word) -> None:
     first, second, *rest = (_root(found, part) for part in parts)
     phrases = found.phrases.setdefault(first, {}).setdefault(second, [])
     for known in [phrase for phrase in phrases if phrase[0] == tuple(rest)]:
-        if known[1].kind is not word.kind or word.kind is not Kind.CONTENT:
+        if known[1].kind != word.kind or word.kind != "content":
             return  # the first class that a phrase is given stands
         phrases.remove(known)
-        word = _word(Kind.CONTENT, name, senses=known[1].senses | word.senses)
+        word = _word("content", name, senses=known[1].senses | word.senses)
     phrases.append((tuple(rest), word))
 
 
 def _root(found: Lexicon, surface: str) -> str:
     known = found.words.get(surface)
-    return known.stem if known is not None and known.kind is Kind.NUMBER else stem(surface)
+    return known.stem if known is not None and known.kind == "number" else stem(surface)
 
 
 def _lines(text: str) -> list[str]:
@@ -306,4 +315,4 @@ def _word(kind: Kind, surface: str, *, name: str = "", value: float = 0.0, sense
 
 
 def _number(surface: str, value: float, *, is_weak: bool = False) -> Word:
-    return Word(Kind.NUMBER, surface, f"{value:g}", frozenset((f"number {value:g}",)), "", value, is_weak)
+    return Word("number", surface, f"{value:g}", frozenset((f"number {value:g}",)), "", value, is_weak)

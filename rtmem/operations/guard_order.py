@@ -29,7 +29,7 @@ _OPPOSED_ROLES: Final = frozenset(
     frozenset(pair.strip().replace("-", "").rsplit(" ", 1)) for line in _OPPOSED.split("\n") for pair in line.split(",")
 )
 # Before a number or a date each preposition says something else, and these say something that none does not.
-_DATED: Final = frozenset((Kind.NUMBER, Kind.DATE))
+_DATED: Final[frozenset[Kind]] = frozenset(("number", "date"))
 _BOUNDS: Final = words_of("before after over under than until до после перед")
 _AND_OR: Final = {"and", "or"}
 _DURING: Final = frozenset(("in", "during"))
@@ -56,16 +56,11 @@ def exchanged(asked: Features, cached: Features, kin: Kin = NO_KIN) -> Said | No
     """
     pairs = paired(asked.items[:_ITEMS_MAX], cached.items[:_ITEMS_MAX], kin)
     moved = [pair for pair in pairs if pair.one.role != pair.other.role]
-    # "Which drinks mix with gin" is not "which gins mix with drinks".
-    is_mutual = any(
-        pair.one.word.stem == "how far" or (pair.one.word.stem in _MUTUAL and asked.question not in _CHOOSING)
-        for pair in pairs
-    )
     excused: set[Pair] = set()
     for at, first in enumerate(moved):
         for second in moved[at + 1 :]:
             if first.one.role == second.other.role and second.one.role == first.other.role:
-                if is_mutual and frozenset((first.one.role, second.one.role)) in _MUTUAL_ROLES:
+                if frozenset((first.one.role, second.one.role)) in _MUTUAL_ROLES and _is_mutual(pairs, asked):
                     excused |= {first, second}
                     continue
                 return said(first.one, second.one), said(first.other, second.other)
@@ -73,8 +68,10 @@ def exchanged(asked: Features, cached: Features, kin: Kin = NO_KIN) -> Said | No
         pairs = [pair for pair in pairs if pair not in excused]
         moved = [pair for pair in moved if pair not in excused]
     for pair in pairs:
-        if {pair.one.joined, pair.other.joined} == _AND_OR:
+        if pair.one.joined != pair.other.joined and {pair.one.joined, pair.other.joined} == _AND_OR:
             return pair.one.joined, pair.other.joined
+    if not moved and not _is_turned(pairs):  # then only the words themselves may tell, as most rewordings do not
+        return declined(pairs) or _suffered(pairs, asked, cached)
     for pair in moved:
         roles = frozenset((pair.one.role, pair.other.role))
         if pair.one.kind in _DATED and roles != _DURING and ("" not in roles or not roles.isdisjoint(_BOUNDS)):
@@ -93,14 +90,21 @@ def exchanged(asked: Features, cached: Features, kin: Kin = NO_KIN) -> Said | No
     return _swapped(pairs) or declined(pairs) or _suffered(pairs, asked, cached) or _crossed(pairs)
 
 
+def _is_mutual(pairs: list[Pair], asked: Features) -> bool:
+    """Whether two do it with each other. "Which drinks mix with gin" is not "which gins mix with drinks"."""
+    return any(
+        pair.one.stem == "how far" or (pair.one.stem in _MUTUAL and asked.question not in _CHOOSING) for pair in pairs
+    )
+
+
 def _is_turned(pairs: list[Pair]) -> bool:
     return any(one.place > two.place for one, two in pairwise(pairs))
 
 
 def _told(pairs: list[Pair], asked: Features, cached: Features) -> list[Pair]:
     """The pairs without fillers, if the texts have nothing else; else none."""
-    told = [pair for pair in pairs if pair.one.kind is not Kind.FILLER]
-    counts = {sum(item.kind is not Kind.FILLER for item in side.items) for side in (asked, cached)}
+    told = [pair for pair in pairs if pair.one.kind != "filler"]
+    counts = {sum(item.kind != "filler" for item in side.items) for side in (asked, cached)}
     return told if counts == {len(told)} else []
 
 
@@ -141,8 +145,8 @@ def _matters(front: list[Pair], back: list[Pair], *, is_adjacent: bool, is_first
     Not if prepositions say what they are, wherever they stand; nor if one text says it in the passive.
     """
     moved = (*front, *back)
-    speaks = any(pair.one.kind is Kind.PRONOUN for pair in moved)
-    if not speaks and Kind.FILLER in (front[0].one.kind, back[0].one.kind):
+    speaks = any(pair.one.kind == "pronoun" for pair in moved)
+    if not speaks and "filler" in (front[0].one.kind, back[0].one.kind):
         return False
     if _is_resumed(front, back) or (is_adjacent and _is_suffering(front, back)):
         return False
@@ -187,9 +191,7 @@ def _crossed(pairs: list[Pair]) -> Said | None:
     Both are names; or one has lost a preposition, and the other has got one.
     """
     pairs = [pair for pair in pairs if pair.one.kind in _THINGS and pair.one.surface.isascii()]
-    is_directed = any(
-        pair.one.word.stem in _DIRECTED and not pair.one.is_passive | pair.other.is_passive for pair in pairs
-    )
+    is_directed = any(pair.one.stem in _DIRECTED and not pair.one.is_passive | pair.other.is_passive for pair in pairs)
     for at, first in enumerate(pairs):
         for second in pairs[at + 1 :]:
             if _has_followed(first, second) or (
@@ -216,7 +218,7 @@ def _has_followed(first: Pair, second: Pair) -> bool:
 def _is_moved(first: Pair, second: Pair) -> bool:
     """Whether one of two that are more than what joins them is marked otherwise: A affects B, the effect of B on A."""
     pairs = (first, second)
-    if any(pair.one.word.stem in _DIRECTED for pair in pairs):
+    if any(pair.one.stem in _DIRECTED for pair in pairs):
         return False
     return any(pair.one.role != pair.other.role for pair in pairs)
 
@@ -274,7 +276,7 @@ def _suffered(pairs: list[Pair], asked: Features, cached: Features) -> Said | No
             and before.place + 1 == verb.place
             and _follow(asked.items, before.one, verb.one)
             and not (before.one.role or before.other.role)
-            and before.one.kind is Kind.CONTENT
+            and before.one.kind == "content"
             and before.one.is_apart == before.other.is_apart
         ):
             return said(before.one, verb.one), said(before.other, verb.other)
@@ -297,7 +299,7 @@ def _are_even(first: Pair, second: Pair) -> bool:
     return (
         all(item.is_name for item in items)
         or all(item.is_apart for item in items)
-        or all(item.kind in (Kind.NUMBER, Kind.UNIT) for item in items)
+        or all(item.kind in ("number", "unit") for item in items)
     )
 
 
@@ -315,4 +317,4 @@ def _are_nouns(first: Pair, second: Pair) -> bool:
     )
 
 
-_THINGS: Final = frozenset((Kind.CONTENT, Kind.LIGHT))
+_THINGS: Final[frozenset[Kind]] = frozenset(("content", "light"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from rtmem.operations.guard_features import Item
-from rtmem.operations.guard_lexicon import Kind
 
 
-class Pair(NamedTuple):
+class Pair(msgspec.Struct, frozen=True, eq=False):
     """An item of one text, what it is in the other, and its place there."""
 
     one: Item
@@ -24,29 +25,30 @@ NO_KIN: Final[Kin] = frozenset()
 
 def paired(asked: tuple[Item, ...], cached: tuple[Item, ...], kin: Kin) -> list[Pair]:
     """The items both have, in the order of `asked`, with their place in `cached`."""
-    free = list(cached)
-    taken: set[int] = set()
+    free = list(enumerate(cached))
     pairs = []
     for item in asked:
-        at = _same(item, free, taken, kin)
-        if at is not None:
-            taken.add(at)
+        found = _same(item, free, kin)
+        if found is not None:
+            free.remove(found)
+            at, other = found
             # "I" is left out and put anywhere, as long as it does not become "me".
-            if item.kind is not Kind.PRONOUN or item.surface != free[at].surface:
-                pairs.append(Pair(item, free[at], at, (item, free[at]) in kin))
+            if item.kind != "pronoun" or item.surface != other.surface:
+                pairs.append(Pair(item, other, at, (item, other) in kin))
     return pairs
 
 
-def _same(item: Item, free: list[Item], taken: set[int], kin: Kin) -> int | None:
+def _same(item: Item, free: list[tuple[int, Item]], kin: Kin) -> tuple[int, Item] | None:
     """Where the other text has `item`: the same word, or else a synonym, or else one made from it."""
     synonym = None
-    for at, other in enumerate(free):
-        if at not in taken and not item.word.senses.isdisjoint(other.word.senses):
-            if item.word.stem == other.word.stem or item.kind is Kind.PRONOUN:
-                return at
-            synonym = at if synonym is None else synonym
+    for place in free:
+        other = place[1]
+        if not item.senses.isdisjoint(other.senses):
+            if item.stem == other.stem or item.kind == "pronoun":
+                return place
+            synonym = synonym or place
     if synonym is None and kin:
-        return next((at for at, other in enumerate(free) if at not in taken and (item, other) in kin), None)
+        return next((place for place in free if (item, place[1]) in kin), None)
     return synonym
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
-from rtmem.operations.guard_lexicon import Kind, Word, lexicon, words_of
+import msgspec
+
+from rtmem.operations.guard_frames import word_frames
+from rtmem.operations.guard_lexicon import Word, lexicon, words_of
 from rtmem.operations.text_query import stem
 
 # Adverbs that may stand apart from their verb (turn the light off), and prepositions that may govern nothing.
@@ -41,6 +43,7 @@ _CODE: Final = re.compile(
     r"|.*(?:[\w)][_=<>{}\[\]\\|^~]|::|->|\(\)|\+\+$|[^\W\d_]#$)"
     r"|[A-Za-z_]\w*\.\w|\d+(?:\.\d+){2,}|v\d|[a-z]+[A-Z]|(?=.*\d)(?=.*[^\W\d_])[\w.-]+$|\w+/\w"
 )
+_CAMEL: Final = re.compile("[a-z]+[A-Z]")
 _OPERATOR: Final = frozenset("+-*/=<>≤≥≠^%&|~×÷±√∞!")
 _MONTHS: Final = (
     *("january", "february", "march", "april", "May", "june"),
@@ -51,7 +54,7 @@ _SHORTENED: Final = {"wo": "will", "ca": "can", "sha": "shall"}
 _TAIL: Final = re.compile(r"'(?:s|m|re|ve|ll|d)$")
 
 
-class Token(NamedTuple):
+class Token(msgspec.Struct, frozen=True, eq=False):
     """A word or phrase where it stands in a text."""
 
     word: Word
@@ -61,25 +64,27 @@ class Token(NamedTuple):
     question: str = ""  # what a phrase asks that begins with a question word: "how big", what
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True, eq=False):
     """What stands between two spaces."""
 
     tokens: tuple[Token, ...]
     names: tuple[Token, ...]  # the same, if its capital letter means something
-    is_capital: bool = False
-    is_upper: bool = False
-    ends_sentence: bool = False
-    pauses: bool = False
-    has_particle: bool = False
-    has_number: bool = False
+    is_capital: bool
+    is_upper: bool
+    ends_sentence: bool
+    pauses: bool
+    traits: frozenset[str]
+    """What few texts have, so that the others need not be looked through for it: NUMBER, PARTICLE, frames."""
+
+
+NUMBER, PARTICLE = "number", "particle"
 
 
 @lru_cache(maxsize=_PIECES_MAX)
 def piece(raw: str) -> Piece:
     """The words of what stands between two spaces of a text that went through `guard_tokens.plain`."""
     if len(raw) > PIECE_CHARACTERS_MAX:
-        return _piece((_code(raw),))
+        return _piece(raw, (_code(raw),))
     core = raw.lstrip(_OPENING)
     bare = core.rstrip(_CLOSING)
     if not bare or not any(map(str.isalnum, bare)):
@@ -89,6 +94,7 @@ def piece(raw: str) -> Piece:
         bare, end = bare + ")", end[1:]
     words, is_possessive = _words(bare)
     return _piece(
+        raw,
         words,
         is_capital=bare[0].isupper(),
         is_upper=len(bare) > 1 and bare.isupper(),
@@ -99,6 +105,7 @@ def piece(raw: str) -> Piece:
 
 
 def _piece(
+    raw: str,
     words: tuple[Word, ...],
     *,
     is_capital: bool = False,
@@ -108,24 +115,27 @@ def _piece(
     pauses: bool = False,
 ) -> Piece:
     last = len(words) - 1
-    plain, named = (
-        tuple(Token(word, is_name, pauses and at == last, is_possessive) for at, word in enumerate(words))
-        for is_name in (False, is_capital)
-    )
-    has_particle = any(word.surface in PARTICLES for word in words)
-    has_number = any(word.kind is Kind.NUMBER for word in words)
-    return Piece(plain, named, is_capital, is_upper, ends_sentence, pauses, has_particle, has_number)
+    tokens = names = tuple([Token(word, False, pauses and at == last, is_possessive) for at, word in enumerate(words)])
+    traits = set(word_frames(raw))
+    if is_capital:
+        names = tuple([msgspec.structs.replace(token, is_name=True) for token in tokens])
+    for word in words:
+        if word.kind == "number":
+            traits.add(NUMBER)
+        if word.surface in PARTICLES:
+            traits.add(PARTICLE)
+    return Piece(tokens, names, is_capital, is_upper, ends_sentence, pauses, frozenset(traits))
 
 
 def _marks(raw: str) -> Piece:
     """A piece without a letter or digit: a unit, an operator, an emoji, or only punctuation."""
     ends_sentence = not _SENTENCE_END.isdisjoint(raw)
     known = lexicon().words.get(raw.strip(_OPENING + _CLOSING))
-    if known is not None and known.kind is Kind.UNIT:  # 20 %
-        return _piece((known,), ends_sentence=ends_sentence)
+    if known is not None and known.kind == "unit":  # 20 %
+        return _piece(raw, (known,), ends_sentence=ends_sentence)
     said = "".join([mark for mark in raw if mark in _OPERATOR or (mark > "\u2190" and mark not in _CLOSING)])
     words = (_code(said),) if said.strip("-/|!*&") else ()
-    return _piece(words, ends_sentence=ends_sentence, pauses=True)
+    return _piece(raw, words, ends_sentence=ends_sentence, pauses=True)
 
 
 def _words(bare: str) -> tuple[tuple[Word, ...], bool]:
@@ -138,8 +148,8 @@ def _words(bare: str) -> tuple[tuple[Word, ...], bool]:
         if found:
             return found, False
     if _WORD.match(surface):
-        if _CODE.match(bare) and not bare.isupper():  # camelCase
-            return (Word(Kind.CODE, bare, surface, frozenset((f"code {bare}", stem(surface)))),), False
+        if _CAMEL.match(bare):
+            return (Word("code", bare, surface, frozenset((f"code {bare}", stem(surface)))),), False
         return _letters(surface, bare)
     if surface.isalnum() and not surface.isdigit() and surface in lexicon().groups:  # 2FA
         return (_content(surface),), False
@@ -149,7 +159,7 @@ def _words(bare: str) -> tuple[tuple[Word, ...], bool]:
         if "/" in bare and all(_WORD.match(part) for part in surface.split("/")):
             return tuple(word for part in surface.split("/") for word in _letters(part, part)[0]), False
         return (_code(bare),), False
-    return (Word(Kind.CONTENT, surface, surface, frozenset((surface,))),), False
+    return (Word("content", surface, surface, frozenset((surface,))),), False
 
 
 def _letters(surface: str, bare: str) -> tuple[tuple[Word, ...], bool]:
@@ -163,10 +173,10 @@ def _letters(surface: str, bare: str) -> tuple[tuple[Word, ...], bool]:
             return (lexicon().word(short),), surface.endswith("'s")
     if bare.isupper() and len(bare) > 1 and _ROMAN.match(surface):
         return (_number(surface, float(_roman(surface))),), False
-    if compound := _MEASURED.match(surface):
+    if not surface.isascii() and (compound := _MEASURED.match(surface)):
         number = lexicon().words.get(compound[1])
         unit = lexicon().words[_MEASURES[compound[2]]]
-        if number is not None and number.kind is Kind.NUMBER:
+        if number is not None and number.kind == "number":
             return (number, unit), False
     return (_by_case(lexicon().word(surface), bare),), False
 
@@ -181,9 +191,9 @@ _MEASURED: Final = re.compile(rf"(\w{{3,14}}?)({'|'.join(_MEASURES)})[а-я]{{0,
 
 def _by_case(word: Word, bare: str) -> Word:
     """The word with regard to capitals: `May` is a month, `may` is not; `IT` and `US` are no pronouns."""
-    if len(bare) > 1 and bare.isupper() and bare.isascii() and word.kind is Kind.FUNCTION and word.surface in _SHOUTED:
+    if len(bare) > 1 and bare.isupper() and bare.isascii() and word.kind == "function" and word.surface in _SHOUTED:
         return _content(bare.lower())
-    if word.kind is Kind.UNIT and len(bare) == 2 and bare.isupper() and word.stem in lexicon().groups:
+    if word.kind == "unit" and len(bare) == 2 and bare.isupper() and word.stem in lexicon().groups:
         return _content(word.surface)  # ML
     return word
 
@@ -200,7 +210,7 @@ def _hyphened(surface: str, bare: str) -> tuple[Word, ...]:
             return (lexicon().word(whole),)
     parts = surface.split("-")
     words = tuple(word for part in parts if part for word in (_quantity(part) or _letters(part, part)[0]))
-    if len(parts) == 2 and all(word.kind is Kind.NUMBER for word in words) and len(words) == 2:  # twenty-five
+    if len(parts) == 2 and all(word.kind == "number" for word in words) and len(words) == 2:  # twenty-five
         return (_number(surface, words[0].value + words[1].value),)
     return words
 
@@ -217,17 +227,17 @@ def _quantity(surface: str) -> tuple[Word, ...]:
         return _date(int(match[1]), int(match[2]), int(match[3]), surface)
     if match := _CLOCK.match(surface):
         hours, minutes, seconds, half = match.groups()
-        clock = Word(Kind.DATE, surface, surface, frozenset((f"clock {int(hours)}:{minutes}:{seconds or '00'}",)))
+        clock = Word("date", surface, surface, frozenset((f"clock {int(hours)}:{minutes}:{seconds or '00'}",)))
         return (clock, lexicon().words[half]) if half else (clock,)
     if match := _RANGE.match(surface):
         unit = lexicon().words.get(match[3])
         numbers = (_number(match[1], _value(match[1])), _number(match[2], _value(match[2])))
-        return (*numbers, unit) if unit is not None and unit.kind is Kind.UNIT else numbers if not match[3] else ()
+        return (*numbers, unit) if unit is not None and unit.kind == "unit" else numbers if not match[3] else ()
     if (match := _FRACTION.match(surface)) and int(match[2]):
         return (_number(surface, int(match[1]) / int(match[2])),)
     if match := _AMOUNT_UNIT.match(surface):
         unit = lexicon().words.get(match[2].rstrip("."))
-        if unit is not None and unit.kind in (Kind.UNIT, Kind.NUMBER, Kind.DATE):
+        if unit is not None and unit.kind in ("unit", "number", "date"):
             return (_number(match[1], _value(match[1])), unit)
     return ()
 
@@ -251,13 +261,13 @@ def _roman(surface: str) -> int:
 
 
 def _number(surface: str, value: float) -> Word:
-    return Word(Kind.NUMBER, surface, f"{value:.9g}", frozenset((f"number {value:.9g}",)), "", value)
+    return Word("number", surface, f"{value:.9g}", frozenset((f"number {value:.9g}",)), "", value)
 
 
 def _content(surface: str) -> Word:
     root = stem(surface)
-    return Word(Kind.CONTENT, surface, root, frozenset((root, *lexicon().groups.get(root, ()))))
+    return Word("content", surface, root, frozenset((root, *lexicon().groups.get(root, ()))))
 
 
 def _code(text: str) -> Word:
-    return Word(Kind.CODE, text, text, frozenset((f"code {text}",)))
+    return Word("code", text, text, frozenset((f"code {text}",)))

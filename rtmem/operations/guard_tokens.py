@@ -6,8 +6,10 @@ import re
 import unicodedata
 from typing import Final
 
-from rtmem.operations.guard_lexicon import AUXILIARY, Kind, Lexicon, Word, lexicon
-from rtmem.operations.guard_reading import PARTICLES, Piece, Token, piece
+from msgspec.structs import replace
+
+from rtmem.operations.guard_lexicon import AUXILIARY, Kind, Lexicon, Tails, Word, lexicon
+from rtmem.operations.guard_reading import NUMBER, PARTICLE, PARTICLES, Piece, Token, piece
 
 _TRANSLATED: Final = str.maketrans(
     {
@@ -17,14 +19,12 @@ _TRANSLATED: Final = str.maketrans(
         **dict.fromkeys("\u200b\u200c\u200d\u200e\u200f\ufeff\u00ad\x00"),
     }
 )
-_GROUPED_BY_SPACE: Final = re.compile(r"(?<=\d) (?=\d{3}(?:\D|$))")  # 1 000 000
+# 1 000 000. The space stands first because the search is for it then, and not for what is before it at every place.
+_GROUPED_BY_SPACE: Final = re.compile(r" (?<=\d )(?=\d{3}(?:\D|$))")
 
 _PARTICLE_DISTANCE_MAX: Final = 6
-_GOVERNED: Final = frozenset(
-    (
-        *(Kind.CONTENT, Kind.LIGHT, Kind.FILLER, Kind.NUMBER, Kind.UNIT, Kind.DATE, Kind.CODE, Kind.PRONOUN),
-        Kind.QUESTION,
-    )
+_GOVERNED: Final[frozenset[Kind]] = frozenset(
+    ("content", "light", "filler", "number", "unit", "date", "code", "pronoun", "question")
 )
 _TEMPERATURES: Final = frozenset(("celsius", "fahrenheit", "kelvin"))
 _TRANSLATABLE: Final = re.compile(f"[{''.join(map(chr, _TRANSLATED))}]")
@@ -39,34 +39,38 @@ def plain(text: str) -> str:
     return unicodedata.normalize("NFKC", text).translate(_TRANSLATED)
 
 
-def tokens(text: str) -> list[Token]:
-    """The words of a `plain` text."""
+def pieces_of(text: str) -> list[Piece]:
+    """What stands between the spaces of a `plain` text."""
+    return [piece(raw) for raw in _GROUPED_BY_SPACE.sub("", text).split()]
+
+
+def tokens(pieces: list[Piece], traits: frozenset[str]) -> list[Token]:
+    """The words of a text in pieces. traits: of all of them."""
     known = lexicon()
-    pieces = [piece(raw) for raw in _GROUPED_BY_SPACE.sub("", text).split()]
     found = _words(pieces, known)
-    if any(piece.has_particle for piece in pieces):
+    if PARTICLE in traits:
         _gather(found, known)
     found = _phrases(found, known)
-    if any(piece.has_number for piece in pieces):
-        found = _quantities(found)
-    return found
+    return _quantities(found) if NUMBER in traits else found
 
 
 def _words(pieces: list[Piece], known: Lexicon) -> list[Token]:
     result: list[Token] = []
     begins = True
-    is_loud = _is_loud(pieces)
+    is_loud: bool | None = None
     for found in pieces:
         if not found.tokens:
             if result and found.pauses:
-                result[-1] = result[-1]._replace(pauses=True)
+                result[-1] = replace(result[-1], pauses=True)
             begins = begins or found.ends_sentence
         elif begins:
             result += found.tokens
             if result[-1].word.surface == "May":  # "May I ..."
-                result[-1] = result[-1]._replace(word=known.words["may"])
+                result[-1] = replace(result[-1], word=known.words["may"])
             begins = found.ends_sentence
         else:
+            if found.is_capital and is_loud is None:  # not asked before, for few texts have such a piece
+                is_loud = _is_loud(pieces)
             result += found.tokens if is_loud else found.names
             begins = found.ends_sentence
     return result
@@ -74,11 +78,11 @@ def _words(pieces: list[Piece], known: Lexicon) -> list[Token]:
 
 def _is_loud(pieces: list[Piece]) -> bool:
     """Whether the text is a title or a shout, where capitals name nothing."""
-    capitals = sum([found.is_capital for found in pieces])
+    capitals = len([found for found in pieces if found.is_capital])
+    count = len([found for found in pieces if found.tokens])
     if capitals < 2:
-        return capitals == 1 and sum([bool(found.tokens) for found in pieces]) == 1
-    count = sum([bool(found.tokens) for found in pieces])
-    return (count > 2 and capitals > 0.7 * count) or sum([found.is_upper for found in pieces]) == count
+        return capitals == count == 1
+    return (count > 2 and capitals > 0.7 * count) or len([found for found in pieces if found.is_upper]) == count
 
 
 def _gather(found: list[Token], known: Lexicon) -> None:
@@ -93,9 +97,9 @@ def _gather(found: list[Token], known: Lexicon) -> None:
                 found.insert(verb + 1, found.pop(at))
                 break
         else:
-            if particle.kind is Kind.MARKER:  # volume up
+            if particle.kind == "marker":  # volume up
                 senses = frozenset((f"particle {particle.stem}",))
-                found[at] = token._replace(word=Word(Kind.CONTENT, particle.surface, particle.stem, senses))
+                found[at] = replace(token, word=Word("content", particle.surface, particle.stem, senses))
 
 
 def _governs(found: list[Token], at: int) -> bool:
@@ -103,31 +107,35 @@ def _governs(found: list[Token], at: int) -> bool:
     if found[at].pauses or at + 1 == len(found):
         return False
     after = found[at + 1].word
-    return after.kind in _GOVERNED or (after.kind is Kind.FUNCTION and after.name != AUXILIARY)
+    return after.kind in _GOVERNED or (after.kind == "function" and after.name != AUXILIARY)
 
 
 def _phrases(found: list[Token], known: Lexicon) -> list[Token]:
     """Each phrase that the lexicon knows as one token, the longest first."""
-    phrases = known.phrases
     result = []
     at, end = 0, len(found)
     while at < end:
         token = found[at]
-        length = 1
-        followed = phrases.get(token.word.stem)
-        if followed is not None and at + 1 < end:
-            for tail, phrase in followed.get(found[at + 1].word.stem, ()):
-                if tail == tuple([other.word.stem for other in found[at + 2 : at + 2 + len(tail)]]):
-                    length = len(tail) + 2
-                    last = found[at + length - 1]
-                    question = ""
-                    if token.word.kind is Kind.QUESTION:
-                        question = "many" if phrase.kind is Kind.LIGHT else "what"
-                    token = Token(phrase, token.is_name, last.pauses, last.is_possessive, question)
-                    break
+        at += 1
+        followed = known.phrases.get(token.word.stem)
+        if followed is not None and at < end and (tails := followed.get(found[at].word.stem)):
+            token, at = _phrase(found, at - 1, tails)
         result.append(token)
-        at += length
     return result
+
+
+def _phrase(found: list[Token], at: int, tails: Tails) -> tuple[Token, int]:
+    """The token at `at`, or the phrase that begins with it and the next, and where the rest begins."""
+    token = found[at]
+    for tail, phrase in tails:
+        end = at + 2 + len(tail)
+        if tail == tuple([other.word.stem for other in found[at + 2 : end]]):
+            last = found[end - 1]
+            question = ""
+            if token.word.kind == "question":
+                question = "many" if phrase.kind == "light" else "what"
+            return Token(phrase, token.is_name, last.pauses, last.is_possessive, question), end
+    return token, at + 1
 
 
 def _quantities(found: list[Token]) -> list[Token]:
@@ -135,7 +143,7 @@ def _quantities(found: list[Token]) -> list[Token]:
     result = []
     at = 0
     while at < len(found):
-        if found[at].word.kind is not Kind.NUMBER:
+        if found[at].word.kind != "number":
             result.append(found[at])
             at += 1
             continue
@@ -145,8 +153,8 @@ def _quantities(found: list[Token]) -> list[Token]:
         is_weak = at == start + 1 and found[start].word.is_weak
         key = f"number {value:.9g}"
         if value < 1 and at + 1 < len(found) and found[at].word.surface in ("a", "an", "of"):
-            at += found[at + 1].word.kind is Kind.UNIT  # half an hour
-        if at < len(found) and found[at].word.kind is Kind.UNIT:
+            at += found[at + 1].word.kind == "unit"  # half an hour
+        if at < len(found) and found[at].word.kind == "unit":
             at = _temperature(found, at)
             unit = found[at].word
             at += 1
@@ -157,7 +165,7 @@ def _quantities(found: list[Token]) -> list[Token]:
             if not (1000 <= value <= 2100 and (unit.surface == "г" or (unit.name == "month" and unit.value == 12))):
                 key = f"quantity {unit.name} {value * unit.value:.9g}"
                 surface = f"{surface} {unit.surface}"
-        number = Word(Kind.NUMBER, surface, key, frozenset((key,)), value=value, is_weak=is_weak)
+        number = Word("number", surface, key, frozenset((key,)), value=value, is_weak=is_weak)
         result.append(Token(number, False, found[at - 1].pauses, found[at - 1].is_possessive))
     return result
 
@@ -169,11 +177,11 @@ def _value(found: list[Token], at: int) -> tuple[float, int]:
     while at < len(found):
         word, last = found[at].word, found[at - 1].word
         following = found[at + 1].word if at + 1 < len(found) else None
-        if word.kind is Kind.NUMBER and word.value >= 100 and word.surface.isalpha():
+        if word.kind == "number" and word.value >= 100 and word.surface.isalpha():
             value *= word.value
             if word.value >= 1000:
                 total, value = total + value, 0.0
-        elif word.kind is Kind.NUMBER and _continues(value, word, last):
+        elif word.kind == "number" and _continues(value, word, last):
             value += word.value
         elif word.surface == "and" and following is not None and value >= 100 and _continues(value, following, last):
             value += following.value
@@ -189,7 +197,7 @@ def _value(found: list[Token], at: int) -> tuple[float, int]:
 
 def _continues(value: float, word: Word, last: Word) -> bool:
     """Whether a number word goes on: twenty five, two hundred forty; not: five six."""
-    if word.kind is not Kind.NUMBER or not (last.surface.isalpha() and word.surface.isalpha()) or word.value < 1:
+    if word.kind != "number" or not (last.surface.isalpha() and word.surface.isalpha()) or word.value < 1:
         return False
     if value % 100 == 0:
         return word.value < 100

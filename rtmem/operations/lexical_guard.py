@@ -19,8 +19,8 @@ from typing import Final
 
 from rtmem.operations.guard_features import Features, Item, features
 from rtmem.operations.guard_frames import opposed
-from rtmem.operations.guard_kinship import kinship
-from rtmem.operations.guard_lexicon import Kind, Word, lexicon
+from rtmem.operations.guard_kinship import relation
+from rtmem.operations.guard_lexicon import KINDS, Kind, lexicon
 from rtmem.operations.guard_order import exchanged
 from rtmem.operations.guard_tokens import plain
 from rtmem.operations.text_query import stemmed
@@ -82,7 +82,7 @@ def prepare() -> None:
 
 
 def _unmatched(one: Features, other: Features) -> list[Item]:
-    return [item for item in one.items if item.word.senses.isdisjoint(other.senses) and item.kind is not Kind.PRONOUN]
+    return [item for item in one.items if item.senses.isdisjoint(other.senses) and item.kind != "pronoun"]
 
 
 def _quoted(a: Features, b: Features) -> Refusal | None:
@@ -102,14 +102,19 @@ def _stemmed_apart(some: list[str], others: list[str]) -> list[str]:
 
 
 # Kinds of which no item may be missing on either side, in the order in which they are told.
-_ALONE: Final = ((Kind.CODE, "code"), (Kind.UNIT, "unit"), (Kind.DATE, "date"), (Kind.EXCEPTION, "negation"))
+_ALONE: Final[tuple[tuple[Kind, str], ...]] = (
+    ("code", "code"),
+    ("unit", "unit"),
+    ("date", "date"),
+    ("exception", "negation"),
+)
 
 
 def _judged_alone(lost: list[Item], gained: list[Item]) -> Refusal | None:
     kinds = {item.kind for item in (*lost, *gained)}
     for kind, reason in _ALONE:
         if kind in kinds:
-            sides = [[item for item in side if item.kind is kind] for side in (lost, gained)]
+            sides = [[item for item in side if item.kind == kind] for side in (lost, gained)]
             return Refusal(reason, _said(sides[0]), _said(sides[1]))
     return None
 
@@ -125,8 +130,8 @@ def _numbers(a: Features, b: Features) -> Refusal | None:
 
 
 def _numbers_apart(one: Features, other: Features) -> list[Item]:
-    numbers = [item for item in one.items if item.kind is Kind.NUMBER]
-    return [item for item in numbers if one.numbers.count(item.word.stem) != other.numbers.count(item.word.stem)]
+    numbers = [item for item in one.items if item.kind == "number"]
+    return [item for item in numbers if one.numbers.count(item.stem) != other.numbers.count(item.stem)]
 
 
 _NO_SENSES: Final[frozenset[str]] = frozenset()
@@ -161,10 +166,9 @@ def _content(
         left, right = _told(lost), _told(gained)
     for one in lost:
         for other in gained:
-            word, word2 = one.word, other.word
-            related = kinship(word.surface, word.stem, word2.surface, word2.stem)
-            if related == "opposed" or (related != "denied" and _are_opposed(word, word2)):
-                return Refusal("antonym", word.surface, word2.surface)
+            related = relation(one.word, other.word)
+            if related == "opposed":
+                return Refusal("antonym", one.surface, other.surface)
             if related:
                 denied += related == "denied"
                 kin.add((one, other))
@@ -176,13 +180,13 @@ def _content(
     _strike_abbreviated(right, a, left)
     _strike_compounds(left, right)
     _strike_compounds(right, left)
-    is_reworded = _is_reworded(a, b)
+    is_reworded = bool(left and right) and _is_reworded(a, b)
     if not left or not right or is_reworded:  # then a light word stands in for no other
         left, right = _heavy(left), _heavy(right)
-    if any(item.is_name for item in (*left, *right)):
-        return Refusal("name", _said(left), _said(right))
     if not left and not right:
         return None
+    if any(item.is_name for item in (*left, *right)):
+        return Refusal("name", _said(left), _said(right))
     if is_reworded and left and right and len(left) + len(right) >= _REWORDED_MIN and _share_content(a, b):
         return None
     return Refusal("content", _said(left), _said(right))
@@ -193,11 +197,7 @@ _REWORDED_MIN: Final = 3
 place changes the question, a new sentence need not."""
 
 
-def _are_opposed(one: Word, other: Word) -> bool:
-    return not one.opposites.isdisjoint(other.senses) or not other.opposites.isdisjoint(one.senses)
-
-
-_TOLD: Final = frozenset((Kind.CONTENT, Kind.LIGHT))
+_TOLD: Final[frozenset[Kind]] = frozenset(("content", "light"))
 
 
 def _told(items: list[Item]) -> list[Item]:
@@ -206,7 +206,7 @@ def _told(items: list[Item]) -> list[Item]:
 
 
 def _heavy(items: list[Item]) -> list[Item]:
-    return [item for item in items if item.kind is Kind.CONTENT]
+    return [item for item in items if item.kind == "content"]
 
 
 def _is_reworded(a: Features, b: Features) -> bool:
@@ -217,25 +217,26 @@ def _is_reworded(a: Features, b: Features) -> bool:
     begin = 0
     while begin < min(len(one), len(other)) and _is_shared(one[begin], other[begin]):
         begin += 1
-    end = 0
-    while end < min(len(one), len(other)) - begin and _is_shared(one[-1 - end], other[-1 - end]):
-        end += 1
-    return any(
-        not item.word.senses.isdisjoint(side.senses)
-        for items, side in ((one, b), (other, a))
-        for item in items[begin : len(items) - end]
-    )
+    one, other = one[begin:], other[begin:]
+    while one and other and _is_shared(one[-1], other[-1]):
+        one.pop()
+        other.pop()
+    return _share(one, b) or _share(other, a)
+
+
+def _share(items: list[Item], other: Features) -> bool:
+    return any(not item.senses.isdisjoint(other.senses) for item in items)
 
 
 def _share_content(a: Features, b: Features) -> bool:
-    return any(item.kind is Kind.CONTENT and not item.word.senses.isdisjoint(b.senses) for item in a.items)
+    return _share([item for item in a.items if item.kind == "content"], b)
 
 
-_FRAMED: Final = frozenset(Kind) - {Kind.FILLER, Kind.PRONOUN}
+_FRAMED: Final = KINDS - {"filler", "pronoun"}
 
 
 def _is_shared(one: Item, other: Item) -> bool:
-    return not one.word.senses.isdisjoint(other.word.senses)
+    return not one.senses.isdisjoint(other.senses)
 
 
 def _strike(items: list[Item], item: Item) -> None:
@@ -245,27 +246,29 @@ def _strike(items: list[Item], item: Item) -> None:
 
 def _strike_abbreviated(left: list[Item], other: Features, right: list[Item]) -> None:
     """Strike an abbreviation, and the words of the other text that it stands for."""
-    for item in list(left):
-        letters = item.surface
-        if not 2 <= len(letters) <= 6:
-            continue
-        words = [word for word in other.items if word.kind in _SPELLED]
-        at = "".join([word.surface[0] for word in words]).find(letters)
+    short = [item for item in left if 2 <= len(item.surface) <= _ABBREVIATION_MAX]
+    if not short:
+        return
+    words = [word for word in other.items if word.kind in _SPELLED]
+    letters = "".join([word.surface[0] for word in words])
+    for item in short:
+        at = letters.find(item.surface)
         if at >= 0:
             left.remove(item)
-            for word in words[at : at + len(letters)]:
+            for word in words[at : at + len(item.surface)]:
                 _strike(right, word)
 
 
-_SPELLED: Final = frozenset((Kind.CONTENT, Kind.LIGHT, Kind.FILLER))
+_ABBREVIATION_MAX: Final = 6
+_SPELLED: Final[frozenset[Kind]] = frozenset(("content", "light", "filler"))
 
 
 def _apart(some: list[Item], others: list[Item]) -> tuple[list[Item], list[Item]]:
     """Both without the phrases of one whose words stand apart in the other: change password, change my password."""
-    for item in [item for item in some if " " in item.surface and item.kind is Kind.CONTENT]:
+    for item in [item for item in some if " " in item.surface and item.kind == "content"]:
         known = [word for word in map(lexicon().word, item.surface.split()) if word.kind in _SPELLED]
-        words = [other for other in others if any(other.word.stem == word.stem for word in known)]
-        if len(known) > 1 and [other.word.stem for other in words] == [word.stem for word in known]:
+        words = [other for other in others if any(other.stem == word.stem for word in known)]
+        if len(known) > 1 and [other.stem for other in words] == [word.stem for word in known]:
             some = [other for other in some if other is not item]
             others = [other for other in others if other not in words]
     return some, others
@@ -273,6 +276,8 @@ def _apart(some: list[Item], others: list[Item]) -> tuple[list[Item], list[Item]
 
 def _strike_compounds(left: list[Item], right: list[Item]) -> None:
     """Strike a word that the other text writes as two."""
+    if len(right) < 2:
+        return
     for item in list(left):
         for one, two in pairwise(right):
             if item.surface == one.surface + two.surface:
