@@ -62,6 +62,8 @@ def error_reply(text: str) -> RtmemError:
             sentence = detail.partition(" script: ")[0].strip() or code
             return kind(f"{sentence}: {advice}", reply=text)
         return kind(f"Redis answered {text.strip()!r}: {advice}", reply=text)
+    if "ACL failure in script" in text:  # of a command inside one of our functions
+        return errors.PermissionDeniedError(f"Redis answered {text.strip()!r}: {_BY_CODE['NOPERM'][1]}", reply=text)
     if "Function not found" in text:
         return errors.FunctionMissingError(f"Redis answered {text!r}: load the function library", reply=text)
     if "DB index is out of range" in text:

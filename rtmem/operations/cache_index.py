@@ -6,6 +6,7 @@ with an empty index, and leaves exact hits as they are. There is no way here to 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -14,12 +15,13 @@ from redisvl.query import VectorQuery
 from redisvl.schema import IndexSchema
 
 from rtmem import settings as all_settings
-from rtmem.errors import CommandError, ReadOnlyReplicaError
+from rtmem.errors import CommandError, PermissionDeniedError, ReadOnlyReplicaError
 from rtmem.keys import Keys
 from rtmem.operations.functions import call
 from rtmem.operations.vector_fields import field_words, is_lost, name_of, short, vector_attributes
 from rtmem.steps import Argument, Batch, Embedder, Steps
 
+_logger: Final = logging.getLogger(__name__)
 _LOOKS_MAX: Final = 50
 _PAUSE_S: Final = 0.01
 
@@ -74,7 +76,7 @@ def schema(index: CacheIndex) -> IndexSchema:
 
 
 def ensure(index: CacheIndex, *, wait: bool, timeout_ms: int) -> Steps[bool]:
-    """Make the index if there is none. False where there is no query engine.
+    """Make the index if there is none. False where there is no query engine, or none for this user of Redis.
 
     wait: until the engine has read what is there; half a second at most. A look-up does without.
 
@@ -92,6 +94,9 @@ def ensure(index: CacheIndex, *, wait: bool, timeout_ms: int) -> Steps[bool]:
             ready = yield from call("rtmem_v1_cache_setup", [], words, timeout_ms=timeout_ms)
         except ReadOnlyReplicaError:
             ready = b"1"  # its master makes indexes
+        except PermissionDeniedError as exc:
+            ready = b""  # to this user, as if there were no engine: exact hits need none
+            _logger.warning("the cache gives exact hits only: %s", exc)
         if ready != b"0" or not wait:
             break
         # Nobody pushes to this key: waiting for it is a way to wait.

@@ -99,6 +99,18 @@ def test_a_server_without_the_query_engine_gives_exact_hits(world: World, spawn:
         assert cache.invalidate(tag="t") == 1
 
 
+def test_a_user_who_may_not_search_gets_exact_hits(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.client.execute_command("ACL", "SETUSER", "eve", "on", ">pw", "~*", "&*", "+@all", "-FT.INFO", "-FT.CREATE")
+    url = world.url.replace("unix://", "unix://eve:pw@")
+    assert url != world.url
+    with world.open(url=url) as cache:
+        assert cache.update(FRANCE, "Paris.", SCOPE).stored
+        assert cache.lookup(FRANCE, SCOPE).kind == "exact"
+        assert cache.lookup(LIKE_FRANCE, SCOPE) is None
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["the cache gives exact hits only"]
+    world.client.execute_command("ACL", "DELUSER", "eve")
+
+
 def test_a_server_that_is_full_still_gives_answers_and_frees_them(world: World, redis_server: ServerFactory) -> None:
     server = redis_server()
     with redis.Redis.from_url(server.url) as client, world.open(url=server.url) as cache:

@@ -83,12 +83,18 @@ async def test_wrong_and_missing_passwords(colour: Colour, protocol: int, spawn:
     assert "password@" in message
 
 
+_ADDING = """#!lua name=adding
+redis.register_function('adding', function(keys) return redis.call('XADD', keys[1], '*', 'f', 'v') end)
+"""
+
+
 @both_colours
 async def test_denied_by_acl(colour: Colour, server: Process) -> None:
     with server.client() as client:
         client.acl_setuser("me", enabled=True, passwords=["+hunter2"], keys=["rtmem:*"], commands=["+@all", "-xadd"])
     url = f"redis://me:hunter2@127.0.0.1:{server.port}"
-    for command in (("XADD", "rtmem:x", "*", "f", "v"), ("SET", "other", "v")):
+        client.function_load(_ADDING, replace=True)
+    for command in (("XADD", "rtmem:x", "*", "f", "v"), ("SET", "other", "v"), ("FCALL", "adding", 1, "rtmem:x")):
         assert "ACL SETUSER" in await failing(colour, url, errors.PermissionDeniedError, command)
 
 
