@@ -92,8 +92,8 @@ redis.register_function('adding', function(keys) return redis.call('XADD', keys[
 async def test_denied_by_acl(colour: Colour, server: Process) -> None:
     with server.client() as client:
         client.acl_setuser("me", enabled=True, passwords=["+hunter2"], keys=["rtmem:*"], commands=["+@all", "-xadd"])
-    url = f"redis://me:hunter2@127.0.0.1:{server.port}"
         client.function_load(_ADDING, replace=True)
+    url = f"redis://me:hunter2@127.0.0.1:{server.port}"
     for command in (("XADD", "rtmem:x", "*", "f", "v"), ("SET", "other", "v"), ("FCALL", "adding", 1, "rtmem:x")):
         assert "ACL SETUSER" in await failing(colour, url, errors.PermissionDeniedError, command)
 
