@@ -22,9 +22,10 @@ from typing import Any, Final, TypeAlias
 
 from rtmem.errors import RtmemError
 from rtmem.operations.cache_answers import portable
+from rtmem.operations.cache_notes import UNKNOWN_US
 from rtmem.operations.cache_prompts import CacheScope, Prompt, Question, read_question
 from rtmem.operations.cache_records import Hit, Outcome, Written
-from rtmem.operations.cache_state import UNKNOWN_US, CacheContext
+from rtmem.operations.cache_state import CacheContext
 from rtmem.operations.cache_writing import check_properties, store
 from rtmem.operations.functions import call
 from rtmem.operations.semantic_cache import exact_hit, look, read_answer

@@ -17,9 +17,10 @@ from rtmem.errors import CorruptRecordError, RtmemError
 from rtmem.operations import cache_index
 from rtmem.operations.cache_answers import restored
 from rtmem.operations.cache_index import Near
+from rtmem.operations.cache_notes import UNKNOWN_US
 from rtmem.operations.cache_prompts import CacheScope, Prompt, Question, read_question
 from rtmem.operations.cache_records import Candidate, Explanation, Hit
-from rtmem.operations.cache_state import UNKNOWN_US, CacheContext, Deadline
+from rtmem.operations.cache_state import CacheContext, Deadline
 from rtmem.operations.functions import call
 from rtmem.steps import Argument, Batch, Begin, Begun, Call, Command, Embed, Steps
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rtmem.cache import CacheScope
 from rtmem.errors import InvalidRequestError
-from rtmem.operations import cache_state
+from rtmem.operations import cache_notes
 from tests.cache.colours import FRANCE, LIKE_FRANCE, SCOPE, World
 from tests.callers import Caller
 from tests.wire import Wire
@@ -241,7 +241,7 @@ def test_a_computed_answer_leaves_nothing_open(ann: Caller) -> None:
 def test_more_open_questions_than_are_remembered_are_refused_where_anything_was_invalidated(
     ann: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache_state, "OPEN_MAX", 2)
+    monkeypatch.setattr(cache_notes, "OPEN_MAX", 2)
     for number in range(4):
         ann.lookup(f"{number}", SCOPE)
     ann.invalidate(tag="geo")

@@ -49,7 +49,7 @@ SHARED_MOVES = {
     *("fact_scope", "fact_drafts", "fact_filters"),
     *("guard_lexicon", "guard_reading", "guard_tokens", "guard_features", "guard_kinship", "guard_order"),
     *("guard_pairs", "guard_endings"),
-    *("cache_state", "cache_index", "semantic_cache", "cache_writing"),
+    *("cache_state", "cache_notes", "cache_index", "semantic_cache", "cache_writing"),
     *("pointer_lifetimes", "pointer_reading", "pointer_search", "pointer_select", "pointer_inspection"),
 }
 SHAPES = {
