@@ -21,6 +21,7 @@ Function may touch them all, also in a Cluster.
     rtmem:memory                     hash     which embedder the vectors are of; also the name that leads to the index
     rtmem:memory:again               set      what a reindex has to embed once more (lua/reindex_v1.lua)
     rtmem:memory:pause               list     never there: waiting for it is a way to wait
+    rtmem:memory:upkeep              string   which process looks after the index for the moment, expires
     rtmem:c:e:{<tenant>}:<id>        hash     an answer in the cache (lua/cache_v1/)
     rtmem:c:t:{<tenant>}:<what>      several  what is known of all answers of a tenant
     rtmem:cache:<fingerprint>        index    of the answers' questions, by one embedder
@@ -267,6 +268,11 @@ class Keys:
     def memory_index(self) -> str:
         """What is known about the index of long-term memory; the alias of the index has the same name."""
         return f"{self.prefix}:memory"
+
+    @property
+    def memory_upkeep(self) -> str:
+        """Who holds it makes a large flat index a graph, until it expires."""
+        return f"{self.prefix}:memory:upkeep"
 
     def threads(self, principal: str) -> str:
         """Index of the threads of `principal`."""

@@ -52,7 +52,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     data_dir: str = ""  # empty: $XDG_DATA_HOME/rtmem or ~/.local/share/rtmem
     profile: Literal["", Profile] = ""  # empty: whatever runs in its directory; if nothing does, balanced
     maxmemory_bytes: NotNegative = 0  # 0: half of the machine's memory
-    start_timeout_ms: Positive = 15_000
+    start_timeout_ms: Positive = 60_000
     stop_timeout_ms: Positive = 10_000
 
 
@@ -106,7 +106,8 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     thread: str = ""  # path of a value's thread, with `position`: ranking "hybrid" then lets neighbours lift each other
     position: str = ""  # path of its place there, a whole number
     numbers: list[str] = []  # paths of numbers that range filters ask for ("price", "meta.stars"): indexed
-    vectors: Literal["flat", "hnsw"] = "flat"  # of a new index: exact, or approximate and faster above 50,000 items
+    vectors: Literal["auto", "flat", "hnsw"] = "auto"  # exact, or faster for much; auto: flat until it is much
+    flat_items_max: Positive = 50_000  # documents of one owner; with more, "auto" goes from flat to hnsw
     hnsw_links: Positive = 16  # M: neighbours of a vector in the graph
     hnsw_building: Positive = 200  # EF_CONSTRUCTION: candidates looked at to insert one
     hnsw_searching: Positive = 128  # EF_RUNTIME: candidates looked at to find some
@@ -236,7 +237,7 @@ class Gateway(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     frame_bytes_max: Positive = 4 * 1024 * 1024
     upload_bytes_max: Positive = 64 * 1024 * 1024  # of a value that is sent to POST /pointers; this process holds it
     state_pointer_ttl_ms: Positive = 3_600_000  # of what `offload_bytes_min` keeps out of a state that is asked for
-    sweep_interval_ms: NotNegative = 60_000  # how often pointers that are over are freed; 0: never
+    sweep_interval_ms: NotNegative = 60_000  # pointers that are over are freed, memory's index looked after; 0: never
     outbox_frames_max: Positive = 2_048  # per connection; a slower reader is served from the log
     outbox_bytes_max: Positive = 8 * 1024 * 1024
     stall_timeout_ms: Positive = 10_000  # a reader that takes nothing for so long is closed with 4429

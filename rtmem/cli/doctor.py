@@ -240,17 +240,20 @@ def _memory(driver: SyncDriver, settings: Settings) -> list[Check]:
     """The index of long-term memory; nothing where there is none."""
     try:
         from rtmem.cli.memory.reindexing import hints
+        from rtmem.operations.index_choice import choose
         from rtmem.operations.memory_state import look
         from rtmem.operations.vector_index import Index
     except ImportError:
         return []
-    state = driver.run(look(Index(Keys(settings.store.prefix), settings.store, None)))
+    index = Index(Keys(settings.store.prefix), settings.store, None)
+    state = driver.run(look(index))
     if state.index is None:
         return []
+    choice = driver.run(choose(index, state))
     found = f"{state.name}: {state.algorithm or 'no vectors'}, {screen.counted(state.index.documents, 'document')}"
     ready = "" if state.index.ready else f"; {state.index.indexed_share:.0%} of them are read back yet"
     checks = [Check("ok", "memory index", found + ready)]
-    return checks + [Check("info", "memory index", what, fix) for what, fix in hints(state, None)]
+    return checks + [Check("info", "memory index", what, fix) for what, fix in hints(state, None, choice)]
 
 
 def _gateway(settings: Settings) -> list[Check]:

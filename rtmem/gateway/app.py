@@ -28,6 +28,7 @@ from rtmem.gateway.auth import Tokens
 from rtmem.gateway.caches import Caches
 from rtmem.gateway.connection import Connection
 from rtmem.gateway.http import Http, path_id
+from rtmem.gateway.index_upkeep import IndexUpkeep
 from rtmem.gateway.memory import Memories
 from rtmem.gateway.pointers import check_offload_bytes_min, without_large_values
 from rtmem.gateway.protocol import PrefetchParams, StateGetParams
@@ -74,6 +75,7 @@ class Gateway:
         self.memories = Memories(driver, settings, expected=memory_expected)
         self.caches = Caches(driver, settings, self.memories.embedder, graphs)
         self._sweeper = Sweeper(driver, limits, settings.gateway.sweep_interval_ms)
+        self._index_upkeep = IndexUpkeep(driver, self.memories, settings.gateway.sweep_interval_ms)
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
@@ -83,6 +85,7 @@ class Gateway:
                     self._graphs, self._saver, self.settings, tasks, self.memories, self.pointers, self.caches
                 )
                 tasks.start_soon(self._sweeper.run, name="pointer sweeper")
+                tasks.start_soon(self._index_upkeep.run, name="upkeep of memory's index")
                 tasks.start_soon(self.memories.wake, name="memory")
                 tasks.start_soon(self.caches.wake, name="cache")
                 tasks.start_soon(self.caches.tell_usage, name="usage of the cache")

@@ -24,6 +24,7 @@ from rtmem.steps import Embedder
 
 if TYPE_CHECKING:
     from rtmem.agent.recall import Recall
+    from rtmem.memory import AsyncMemory, Memory
     from rtmem.store import AsyncRedisStore
 
 _logger: Final = logging.getLogger(__name__)
@@ -141,6 +142,11 @@ class Memories:
             else:
                 self._embedder = embedding.from_settings(self._settings.embedding)
         return self._embedder
+
+    @property
+    def opened(self) -> AsyncRedisStore | Memory | AsyncMemory | None:
+        """What a graph remembers with; None until one does."""
+        return self._store if self._recall is None else self._recall.memory
 
     async def aclose(self) -> None:
         """End what is under way. The driver is not ours."""

@@ -11,7 +11,8 @@ import anyio
 from rtmem.drivers import AsyncDriver
 from rtmem.errors import RtmemError
 from rtmem.keys import Keys
-from rtmem.operations.pointer_sweeps import sweep_all, take_lease
+from rtmem.operations.leases import take_lease
+from rtmem.operations.pointer_sweeps import sweep_all
 from rtmem.settings import Pointers
 
 _logger: Final = logging.getLogger(__name__)
@@ -39,8 +40,8 @@ class Sweeper:
 
     async def sweep_once(self) -> bool:
         """A bounded piece of work, if it is this process's turn; answers whether it was. Raises ServerError."""
-        # The lease is never given back: it ends with the interval.
-        if not await self._driver.run(take_lease(Keys(self._settings.prefix), self._name, self._interval_ms)):
+        lease = Keys(self._settings.prefix).pointer_sweeper
+        if not await self._driver.run(take_lease(lease, self._name, self._interval_ms)):
             return False
         self._cursor, _ = await self._driver.run(sweep_all(self._settings, self._cursor))
         return True

@@ -17,9 +17,6 @@ from rtmem.operations.memory_items import SIDE, UNEMBEDDED
 from rtmem.operations.vector_index import Index
 from rtmem.steps import Steps
 
-FLAT_MAX: Final = 50_000
-"""Items above which HNSW is advised: a FLAT search reads every vector of the tenant that asks."""
-
 _SAMPLE: Final = 64
 
 

@@ -14,12 +14,6 @@ _PAGES_MAX = 20  # round trips of one call that look for principals
 _STEPS_MAX = 20  # and that are spent on one of them
 
 
-def take_lease(keys: Keys, holder: str, ttl_ms: int) -> Steps[bool]:
-    """Whether it is this process that sweeps for the next `ttl_ms`. Redis: 1 round trip."""
-    (taken,) = yield Batch((("SET", keys.pointer_sweeper, holder, "NX", "PX", ttl_ms),))
-    return taken is not None
-
-
 def sweep_all(settings: all_settings.Pointers, cursor: bytes = b"0") -> Steps[tuple[bytes, SweepReport]]:
     """Sweep the pointers of the principals that are found among some keys; answers where to go on, b"0" at the end.
 

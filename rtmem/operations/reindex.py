@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from rtmem.errors import EmbeddingError, InvalidRequestError, ModuleMissingError
 from rtmem.operations import vector_index
 from rtmem.operations.functions import call, calls
+from rtmem.operations.index_choice import Algorithm, choose
 from rtmem.operations.memory_items import BARE, SEPARATOR, UNEMBEDDED, WHOLE, read_paths, texts_of, updated_us
 from rtmem.operations.memory_state import function_keys, look
 from rtmem.operations.memory_vectors import vectors_apart
@@ -29,7 +30,6 @@ from rtmem.operations.serde import Serde
 from rtmem.operations.vector_index import Index
 from rtmem.steps import Argument, Command, Steps
 
-Algorithm: TypeAlias = Literal["flat", "hnsw"]
 Phase: TypeAlias = Literal["looking", "clearing", "embedding", "catching up", "tidying", "done"]
 
 _WAIT_MS: Final = 50
@@ -59,7 +59,8 @@ class Reindex:
     Args:
         index: with the embedder that the vectors shall be of.
         fields: what of an item is embedded that does not say it itself, as the store has it.
-        algorithm: of the new index; as the old one has it.
+        algorithm: of the new index; None: what `index_choice.choose` says.
+        yielding: change the kind of index only, and do nothing where anything else is being made of it.
         batch: about how many documents in one step.
     """
 
@@ -67,6 +68,7 @@ class Reindex:
     serde: Serde
     fields: tuple[str, ...] = (WHOLE,)
     algorithm: Algorithm | None = None
+    yielding: bool = False
     batch: int = 64
     _phase: Phase = "looking"
     _cursor: bytes = b"0"
@@ -118,12 +120,13 @@ class Reindex:
         state = yield from look(index)
         current = state.index
         self._total = 0 if current is None else current.documents
-        chosen: Any = self.algorithm or state.algorithm or index.settings.vectors
+        chosen: Algorithm = self.algorithm or (yield from choose(index, state)).algorithm
         made = msgspec.structs.replace(index.settings, vectors=chosen)
         create = vector_index.create_words(
             Index(index.keys, made, index.embedder), () if current is None else current.fields
         )
         head: list[Argument] = [index.fingerprint, index.dims, chosen, index.vector_field, index.embedder_name]
+        head.append(int(self.yielding))
         reply = yield from call("rtmem_v1_reindex_begin", function_keys(index), [*head, *create])
         if reply == b"no engine":
             raise ModuleMissingError(vector_index.NO_ENGINE)
@@ -131,7 +134,8 @@ class Reindex:
         if reply == b"build":
             self._enter("catching up" if is_same else "embedding")
         else:
-            self._enter("clearing" if reply == b"clear" else "tidying")
+            after: dict[bytes, Phase] = {b"clear": "clearing", b"done": "tidying", b"busy": "done"}
+            self._enter(after[reply])
 
     # New vectors -----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ class VectorSettings(Protocol):
     """How vectors are indexed: sections [store] and [cache] say it in the same words."""
 
     @property
-    def vectors(self) -> Literal["flat", "hnsw"]: ...
+    def vectors(self) -> Literal["auto", "flat", "hnsw"]: ...
 
     @property
     def hnsw_links(self) -> int: ...
@@ -45,7 +45,7 @@ def name_of(embedder: Embedder) -> str:
 def vector_attributes(dims: int, settings: VectorSettings) -> dict[str, Any]:
     """A field of vectors, as RedisVL's schema wants it."""
     attributes: dict[str, Any] = {"dims": dims, "distance_metric": "cosine", "datatype": "float32"}
-    if settings.vectors == "flat":
+    if settings.vectors != "hnsw":  # "auto" begins flat
         return {**attributes, "algorithm": "flat"}
     return {
         **attributes,

@@ -19,7 +19,7 @@ CODES = {
     "rtmem_v1_facts": "3d8c24dc7abd79f9",
     "rtmem_v1_cache": "53668bd29be65938",
     "rtmem_v1_nodes": "0ac551361c8cc247",
-    "rtmem_v1_reindex": "40ec0f75d1dbdb68",
+    "rtmem_v1_reindex": "01fca5bfc76776b0",
     "rtmem_v1_transfer": "0bbec63ad327a02d",
 }
 """What the code of each library hashes to."""

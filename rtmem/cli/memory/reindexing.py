@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
+    from rtmem.operations.index_choice import Choice
     from rtmem.operations.memory_state import MemoryCounts, MemoryState
     from rtmem.operations.reindex import Progress
     from rtmem.settings import Embedding
@@ -33,7 +34,7 @@ def reindex(
     ] = "",
     algorithm: Annotated[
         Literal["flat", "hnsw"] | None,
-        typer.Option("--algorithm", help="Exact, or approximate and faster when there is much. Default: as it is."),
+        typer.Option("--algorithm", help="Exact, or approximate and faster for much. Default: as \\[store] says."),
     ] = None,
     per_second: Annotated[
         int,
@@ -120,18 +121,20 @@ def stats(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Count what a principal has, and tell of the index: whose vectors, how large, whether it is ready."""
+    from rtmem.operations.index_choice import choose
     from rtmem.operations.memory_state import count, look
 
     place = Place(principal, teams, application, config, data_dir, redis_url)
     with opened(place, embedding=False) as memory:
         counts = memory.run(count(memory.scope))
         state = memory.run(look(memory.scope.index))
+        choice = memory.run(choose(memory.scope.index, state))
     if as_json:
-        typer.echo(msgspec.json.encode({"counts": counts, "index": state}).decode())
+        typer.echo(msgspec.json.encode({"counts": counts, "index": state, "choice": choice}).decode())
         return
     screen.note(f"(of {owner(memory)})")
-    screen.rows(_counted(counts) + _indexed(state))
-    for what, fix in hints(state, counts) + _stranger(place, state):
+    screen.rows(_counted(counts) + _indexed(state, choice))
+    for what, fix in hints(state, counts, choice) + _stranger(place, state):
         screen.note(f"{what}\n  -> {fix}")
 
 
@@ -146,7 +149,7 @@ def _counted(counts: MemoryCounts) -> list[tuple[str, str]]:
     ]
 
 
-def _indexed(state: MemoryState) -> list[tuple[str, str]]:
+def _indexed(state: MemoryState, choice: Choice) -> list[tuple[str, str]]:
     index = state.index
     if index is None:
         return [("index", "none yet")]
@@ -161,6 +164,7 @@ def _indexed(state: MemoryState) -> list[tuple[str, str]]:
     found = [
         ("vectors of", whose),
         ("index", f"{state.name}: {state.algorithm or 'no vectors'}, {size}"),
+        *([] if choice.fix else [("", choice.why)]),  # else it is told below
         ("ready", "yes" if index.ready else f"no: {index.indexed_share:.0%} are read, searches may miss the rest"),
     ]
     if state.next_index is not None:
@@ -186,18 +190,9 @@ def _stranger(place: Place, state: MemoryState) -> list[tuple[str, str]]:
     return [(what, f'set [embedding] model = "{there}" (RTMEM_EMBEDDING__MODEL), or `rtmem memory reindex` changes it')]
 
 
-def hints(state: MemoryState, counts: MemoryCounts | None) -> list[tuple[str, str]]:
+def hints(state: MemoryState, counts: MemoryCounts | None, choice: Choice) -> list[tuple[str, str]]:
     """What an index lacks, and what helps."""
-    from rtmem.operations.memory_state import FLAT_MAX
-
-    found = []
-    if state.algorithm == "flat" and state.index is not None and state.index.documents > FLAT_MAX:
-        found.append(
-            (
-                f"flat, with more than {FLAT_MAX:,} documents: a search reads every vector of the tenant that asks",
-                "`rtmem memory reindex --algorithm hnsw` if they are slow; a restart takes longer then",
-            )
-        )
+    found = [(choice.why, choice.fix)] if choice.fix else []
     if state.next_fingerprint or state.has_leftovers:
         found.append(("a reindex is under way, or was broken off", "`rtmem memory reindex` goes on with it"))
     if counts is not None and counts.everybody_unembedded:

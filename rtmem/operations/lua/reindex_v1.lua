@@ -124,11 +124,16 @@ local function algorithm_of(info, field)
   end
 end
 
--- ARGV 1 fingerprint  2 dims  3 flat or hnsw  4 the vectors' field  5 name of the embedder  then words of a schema
--- Replies 'build'; 'clear' leftovers have to go before; 'done' the index is like that already; 'no engine'
+-- ARGV 1 fingerprint  2 dims  3 flat or hnsw  4 the vectors' field  5 name of the embedder  6 '1' to give way
+--   then words of a schema
+-- Replies 'build'; 'clear' leftovers have to go before; 'done' the index is like that already; 'no engine';
+--   'busy' with another embedder, or another reindex, and this one gives way
 local function begin(keys, argv)
-  redis.call('HSET', keys[1], 'name_' .. argv[1], argv[5])
   local meta = meta_of(keys)
+  local others = meta.fingerprint ~= argv[1] or meta.leftovers or
+    meta.next and (meta.next_fingerprint ~= argv[1] or meta.next_algorithm ~= argv[3])
+  if argv[6] == '1' and others then return 'busy' end
+  redis.call('HSET', keys[1], 'name_' .. argv[1], argv[5])
   if meta.next and (meta.next_fingerprint ~= argv[1] or meta.next_algorithm ~= argv[3] or not look_at(meta.next)) then
     abandon(keys, meta)
   end
@@ -139,7 +144,7 @@ local function begin(keys, argv)
   local number = info and tonumber(text(info.index_name):match('(%d+)$')) or 0
   local name = keys[1] .. ':' .. string.format('%d', number + 1)
   redis.pcall('FT.DROPINDEX', name) -- one that was left without a record of it
-  local made = redis.pcall('FT.CREATE', name, unpack(argv, 6))
+  local made = redis.pcall('FT.CREATE', name, unpack(argv, 7))
   if made.err and made.err:find('Unknown Redis command') then return 'no engine' end
   if made.err then return made end
   redis.call('HSET', keys[1], 'next', name, 'next_fingerprint', argv[1], 'next_dims', argv[2], 'next_algorithm', argv[3])
