@@ -1,4 +1,5 @@
-"""`python -m loadtest memory`: what the store's verbs cost beside raw commands and peers, and how its index grows."""
+"""`python -m loadtest memory`: what the store's verbs cost beside raw commands and peers, how its index grows, and that
+no hostile input breaks it or crosses from one tenant to another."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from typing import Any, Final, TypeAlias
 import anyio
 from rich.console import Console
 
-from loadtest.memory import growth, wire
+from loadtest.memory import fuzz, growth, wire
 from loadtest.memory.raw import Raw, client
 from loadtest.memory.stores import OURS, Subject, of_store, rtmem_store, subjects
 from loadtest.memory.targets import verdicts
@@ -53,7 +54,7 @@ _VERBS: Final = (
     "put one c=32",
     "search plain c=32",
 )
-_HYBRID, _EMBEDDING, _WIRE, _GROWTH = "search hybrid", "embedding", "wire", "growth"
+_HYBRID, _EMBEDDING, _WIRE, _FUZZ, _GROWTH = "search hybrid", "embedding", "wire", "fuzz", "growth"
 _FILTER: Final = {"kind": "preference"}
 
 Step: TypeAlias = Callable[[], Awaitable[Experiment]]
@@ -61,7 +62,7 @@ Step: TypeAlias = Callable[[], Awaitable[Experiment]]
 
 def names(given: argparse.Namespace) -> list[str]:
     """What `--only` chooses from."""
-    return [*_VERBS, _HYBRID, _EMBEDDING, _WIRE, _GROWTH]
+    return [*_VERBS, _HYBRID, _EMBEDDING, _WIRE, _FUZZ, _GROWTH]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--items", type=int, default=0, help="growth: how many at most (20,000; --quick: 2,000; --full: 1,000,000)"
     )
+    parser.add_argument("--inputs", type=int, default=0, help="fuzz: how many in all (10,000; --quick: 300)")
     every = ", ".join(names(argparse.Namespace()))
     parser.add_argument("--only", default="", help=f"only what has one of these in its name, by comma: {every}")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="order of turns and all content")
@@ -99,6 +101,8 @@ async def _run(given: argparse.Namespace, console: Console) -> Report:
         with redis_server() as server:
             experiments = await _verbs(given, bench, server)
             version = server.version
+        if _wanted(given, _FUZZ):
+            experiments.append(await _fuzz(bench, given.inputs or (300 if given.quick else 10_000)))
         if _wanted(given, _GROWTH):
             largest = given.items or (2_000 if given.quick else 1_000_000 if given.full else 20_000)
             experiments += await growth.growth(bench, largest)
@@ -146,6 +150,15 @@ async def _verbs(given: argparse.Namespace, bench: Bench, server: Server) -> lis
         if _wanted(given, _WIRE):
             experiments.append(await wire.round_trips(bench, server.url))
     return experiments
+
+
+async def _fuzz(bench: Bench, inputs: int) -> Experiment:
+    bench.bar.describe(f"{inputs:,} hostile inputs")
+    bench.bar.announce(inputs)
+    with redis_server() as server:  # one that nothing else can keep alive, or break
+        found = await fuzz.fuzz(server.url, inputs, bench.seed, bench.bar.step)
+    bench.notes += [f"fuzz: {row.contender}: {row.first_error}" for row in found.rows if row.first_error]
+    return found
 
 
 def _ours(store: Any, server: Server) -> Subject:

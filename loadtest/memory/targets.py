@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loadtest.memory import fuzz
 from loadtest.memory.growth import BASE, INDEX, LARGE, SMALL
 from loadtest.memory.stores import MEMORY, OURS
 from loadtest.memory.verbs import EMBEDDING, RAW, WITH_SERDE
@@ -28,6 +29,8 @@ def verdicts(experiments: list[Experiment]) -> list[Verdict]:
             found += _recall(experiment)
         elif experiment.name == WIRE:
             found += _round_trips(experiment)
+        elif experiment.name == fuzz.NAME:
+            found += _fuzz(experiment)
     return found
 
 
@@ -74,6 +77,14 @@ def _recall(experiment: Experiment) -> list[Verdict]:
         for row in experiment.rows
         for name in (SMALL, LARGE)
     ]
+
+
+def _fuzz(experiment: Experiment) -> list[Verdict]:
+    """Nothing may go wrong with any input."""
+    name = f"{experiment.operations:,} hostile inputs"
+    facts = {what: sum(row.facts.get(what, 0) for row in experiment.rows) for what in fuzz.WRONG}
+    facts["errors"] = sum(row.errors for row in experiment.rows)
+    return [Verdict.of(f"{name}: {what}", target=0, measured=many, unit="") for what, many in facts.items()]
 
 
 def _round_trips(experiment: Experiment) -> list[Verdict]:
