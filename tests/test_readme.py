@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,8 @@ from typing import Any, cast
 import pytest
 
 from rtmem.gateway.http import Http
+from rtmem.server import embedded
+from rtmem.settings import Server
 from tests.cli.commands import TIMEOUT_S, Up, environment, rtmem
 
 README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
@@ -140,6 +143,20 @@ def test_the_first_conversation_is_real(up: Up, env: dict[str, str]) -> None:
         "chat", "readme-chat", "--data-dir", up.data_dir, env=env, given="".join(f"{line}\n" for line in typed)
     )
     assert done.stdout == transcript
+
+
+def test_the_commands_of_memory_print_what_the_readme_says(env: dict[str, str], tmp_path: Path) -> None:
+    def lines(text: str) -> list[str]:
+        """Without times, sizes and scores (of another processor), and in no order: notes go to another stream."""
+        return sorted(re.sub(r"[\d-]+ [\d:]+ UTC|[\d,]+ bytes|\d\.\d+", "~", text).splitlines())
+
+    transcript = blocks("from")["rtmem memory"]
+    typed = re.findall(r"^\$ rtmem (.*)\n((?:(?!\$ ).*\n)*)", transcript, re.MULTILINE)
+    assert len(typed) == 6
+    with embedded.start(Server(data_dir=str(tmp_path / "data"), profile="ephemeral")) as redis:
+        for arguments, printed in typed:
+            done = rtmem(*shlex.split(arguments), "--redis-url", redis.url, env=env)
+            assert lines(done.stdout + done.stderr) == lines(printed), arguments
 
 
 def test_the_error_shown_is_real(env: dict[str, str], tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def reindex(
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
+    from rtmem.operations.memory_state import look
     from rtmem.operations.reindex import Reindex
 
     place = Place(None, None, "", config, data_dir, redis_url)
@@ -78,9 +79,11 @@ def reindex(
                 break
             spare_s = (work.looked - before) / per_second - (time.monotonic() - began) if per_second else 0.0
             time.sleep(max(progress.wait_ms / 1000, spare_s, 0))
+        kind = memory.run(look(scope.index)).algorithm
     if not as_json:
         assert memory.embedder is not None
-        screen.out.print(f"{screen.counted(progress.embedded, 'document')} embedded by {memory.embedder.name}")
+        done = f"{screen.counted(progress.embedded, 'document')} embedded by {memory.embedder.name}"
+        screen.out.print(f"{done}; the index is {kind or 'without vectors'}")
         used = model or settings.model
         screen.note(
             f'(programs need [embedding] model = "{used}", or RTMEM_EMBEDDING__MODEL={used}: '
