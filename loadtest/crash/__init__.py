@@ -19,7 +19,7 @@ from loadtest.crash.outcome import Outcome, Report, Verdict
 from loadtest.crash.prices import measure_prices
 from loadtest.crash.scenarios import SCENARIOS, always_promised
 from loadtest.crash.summary import show
-from loadtest.crash.table import markdown, rich_table, sheets, write_picture
+from loadtest.crash.table import markdown, rich_table, sheets, without_disk_faults, write_picture
 from rtmem.loadtest import describe_machine, versions_of
 from rtmem.loadtest.console import progress_bar
 
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="JSON",
         help="a crash.json: what this run leaves out is taken from it",
     )
-    parser.add_argument("--readme", action="store_true", help="also put the table of promises into README.md")
+    parser.add_argument("--readme", action="store_true", help="also put the table of promises into both README.md")
 
 
 def main(given: argparse.Namespace) -> int:
@@ -89,7 +89,7 @@ def joined(report: Report, earlier: Report) -> Report:
 
 
 def write(report: Report, folder: Path) -> list[Path]:
-    """crash.json with everything, crash.md with the table of promises as README.md shows it, crash.png."""
+    """crash.json with everything, crash.md with the table of promises as loadtest/README.md shows it, crash.png."""
     folder.mkdir(parents=True, exist_ok=True)
     data, text, picture = (folder / f"crash.{kind}" for kind in ("json", "md", "png"))
     data.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
@@ -98,14 +98,14 @@ def write(report: Report, folder: Path) -> list[Path]:
     return [data, text, picture]
 
 
-def publish(report: Report) -> None:
-    """The table of promises in README.md, between its two marks, and the picture beside this package."""
-    readme = _ROOT / "README.md"
-    before, _, rest = readme.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
+def publish(report: Report, root: Path = _ROOT) -> None:
+    """The table of promises between its two marks, in README.md without each disk fault; and the picture beside it."""
     table = markdown(sheets(report.outcomes, report.prices))
-    readme.write_text(f"{before}{BEGIN}\n{table}{END}{after}", "utf-8")
-    write_picture(report, _ROOT / "loadtest" / "crash.png")
+    for readme, shown in ((root / "README.md", without_disk_faults(table)), (root / "loadtest" / "README.md", table)):
+        before, _, rest = readme.read_text("utf-8").partition(BEGIN)
+        _, _, after = rest.partition(END)
+        readme.write_text(f"{before}{BEGIN}\n{shown}{END}{after}", "utf-8")
+    write_picture(report, root / "loadtest" / "crash.png")
 
 
 async def _run(given: argparse.Namespace, console: Console) -> Report:

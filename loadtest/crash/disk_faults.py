@@ -23,7 +23,7 @@ import msgspec
 
 from loadtest.crash.checking import check
 from loadtest.crash.lab import Lab, Scenario
-from loadtest.crash.outcome import Outcome, Verdict
+from loadtest.crash.outcome import DISK_FAULT, Outcome, Verdict
 from loadtest.crash.persevering import Client, becomes, savers, talkers, told_words
 from loadtest.crash.rtmem_up import PRINCIPAL, RtmemUp
 from loadtest.crash.victim import restart
@@ -236,7 +236,7 @@ async def _after_the_cut(
     acked = [one for client in clients for one in client.ledger.until(moment_s)]
     promised = {id(one) for client in clients if _is_durable(case, client) for one in client.acked}
     known = Outcome(
-        scenario=f"disk fault: {case.fault}, power cut {case.cut}",
+        scenario=f"{DISK_FAULT}{case.fault}, power cut {case.cut}",
         profile=case.profile,
         ack="all" if case.profile == "durable" else "fsync",
         volume=case.volume,

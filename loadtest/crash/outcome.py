@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,6 +14,9 @@ Start = Literal["unattended", "repaired", "accept-loss", "failed"]
 had refused; or not at all."""
 
 UNATTENDED = ("unattended", "repaired")
+
+DISK_FAULT: Final = "disk fault: "
+"""What the scenarios of failing disks begin with, and their rows of the table."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

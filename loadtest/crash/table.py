@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from loadtest.crash.outcome import UNATTENDED, Outcome, Report
+from loadtest.crash.outcome import DISK_FAULT, UNATTENDED, Outcome, Report
 from loadtest.crash.prices import BASELINE, CROWDS, OFFERS, STATES, Prices, cost
 from rtmem.loadtest import percentile
 
@@ -227,6 +227,11 @@ def markdown(found: Sequence[Sheet]) -> str:
         lines += [_line(row) for row in sheet.rows]
         parts.append(f"**{sheet.title}.** {sheet.note}\n\n" + "\n".join(lines) + "\n")
     return "\n".join(parts)
+
+
+def without_disk_faults(table: str) -> str:
+    """The same for who reads of promises only: each kind of fault has rows of its own, and they are many."""
+    return "".join(line for line in table.splitlines(keepends=True) if not line.startswith(f"| {DISK_FAULT}"))
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from loadtest.crash import BEGIN, END
+from loadtest.crash import BEGIN, END, publish
 from loadtest.crash.outcome import Outcome, Report
 from loadtest.crash.prices import OFFERS, Prices
 from loadtest.crash.table import kept, markdown, ratio, rich_table, sheets, write_picture
@@ -184,8 +184,22 @@ def test_the_picture_is_a_png_for_all_or_half_a_run(prices: Prices | None, tmp_p
     assert height > 400
 
 
-def test_the_readme_shows_what_the_lab_writes() -> None:
-    readme = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
+def test_what_is_published_is_whole_in_one_readme_and_without_disk_faults_in_the_other(tmp_path: Path) -> None:
+    readmes = (tmp_path / "README.md", tmp_path / "loadtest" / "README.md")
+    (tmp_path / "loadtest").mkdir()
+    for readme in readmes:
+        readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    faults = [outcome("durable", "all", crash="disk fault: EIO fsync, power cut after it", acked=3)]
+    publish(report([*OUTCOMES, *faults], PRICES), tmp_path)
+    short, whole = (readme.read_text() for readme in readmes)
+    assert whole == f"before\n{BEGIN}\n{markdown(sheets([*OUTCOMES, *faults], PRICES))}{END}\nafter\n"
+    assert short == f"before\n{BEGIN}\n{markdown(sheets(OUTCOMES, PRICES))}{END}\nafter\n"
+    assert (tmp_path / "loadtest" / "crash.png").exists()
+
+
+@pytest.mark.parametrize("place", ["README.md", "loadtest/README.md"])
+def test_the_readme_shows_what_the_lab_writes(place: str) -> None:
+    readme = (Path(__file__).parents[3] / place).read_text("utf-8")
     shown = readme.split(BEGIN)[1].split(END)[0]
     made = markdown(sheets(OUTCOMES, PRICES))
 
