@@ -204,3 +204,6 @@ def test_another_embedder_is_refused_told_of_and_takes_over_with_a_reindex(memor
     told = memory("stats", "--json", **OTHER)
     assert json.loads(told.stdout)["index"]["index"]["fields"][-1][2] == "hnsw"
     assert "memory index: rtmem:memory:2: hnsw, 1 document" in memory.rtmem("doctor", **OTHER).stdout
+    done = memory("reindex", "--algorithm", "flat", **OTHER)
+    assert done.stdout == "0 documents embedded by other at 127.0.0.1; the index is flat\n", done.stderr
+    assert "programs need" not in done.stderr

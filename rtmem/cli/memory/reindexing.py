@@ -85,10 +85,11 @@ def reindex(
         done = f"{screen.counted(progress.embedded, 'document')} embedded by {memory.embedder.name}"
         screen.out.print(f"{done}; the index is {kind or 'without vectors'}")
         used = model or settings.model
-        screen.note(
-            f'(programs need [embedding] model = "{used}", or RTMEM_EMBEDDING__MODEL={used}: '
-            "set it and restart those that had another)"
-        )
+        if progress.embedded:  # a change of the index alone is noticed by nobody
+            screen.note(
+                f'(programs need [embedding] model = "{used}", or RTMEM_EMBEDDING__MODEL={used}: '
+                "set it and restart those that had another)"
+            )
     if progress.failed:
         screen.note(
             f"({progress.failed:,} could not be embedded: searches by meaning miss them; the next reindex tries again)"
