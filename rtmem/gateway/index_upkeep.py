@@ -71,9 +71,12 @@ class IndexUpkeep:
         progress = await self._driver.run(work.advance())
         if progress.phase == "catching up" and state.next_index is None:
             _logger.info("the index of memory is made a graph: %s", choice.why)
-        while progress.phase == "catching up" and time.monotonic() < until_s:
-            await anyio.sleep(_PAUSE_S)
+        while progress.phase == "catching up":
             progress = await self._driver.run(work.advance())
+            if progress.phase == "catching up":
+                if time.monotonic() > until_s:
+                    break
+                await anyio.sleep(_PAUSE_S)
         if progress.phase == "tidying":  # nothing is left over: its vectors are those of before
             _logger.info("the index of memory is a graph now (hnsw)")
         return True
