@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
+from typing import NoReturn
 
 BENCHMARKS = {
     "cache": "cache: what a hit, a miss and an update cost beside raw commands, RedisVL and LangChain; a storm",
@@ -39,6 +40,8 @@ def main() -> int:
     except KeyboardInterrupt:
         # Its servers are stopped and its folders gone by now; a traceback would say nothing.
         return 130
+    except ModuleNotFoundError as exc:  # peers are imported when their turn comes
+        _refuse_without(exc, parsers[chosen])
     return result
 
 
@@ -46,7 +49,13 @@ def _imported(name: str, parser: argparse.ArgumentParser) -> ModuleType:
     try:
         return import_module(f"loadtest.{name.replace('-', '_')}")
     except ModuleNotFoundError as exc:
-        parser.error(f"{exc.name} is not installed; the extra bench has it: pip install -e '.[bench]'")
+        _refuse_without(exc, parser)
+
+
+def _refuse_without(missing: ModuleNotFoundError, parser: argparse.ArgumentParser) -> NoReturn:
+    if str(missing.name).partition(".")[0] in ("loadtest", "rtmem"):
+        raise missing
+    parser.error(f"{missing.name} is not installed; the extra bench has it: pip install -e '.[bench]'")
 
 
 def _check_only(only: str, names: Sequence[str], parser: argparse.ArgumentParser) -> None:
