@@ -15,7 +15,6 @@ from rtmem.operations.guard_reading import NUMBER, Token
 from rtmem.operations.guard_tokens import pieces_of, plain, tokens
 
 _TEXTS_MAX: Final = 4_096
-_ITEMS_MAX: Final = 16_384
 
 _QUOTED: Final = re.compile(r'"([^"]{1,200})"|«([^»]{1,200})»|“([^”]{1,200})”|„([^“”]{1,200})[“”]|`([^`]{1,200})`')
 _MARK: Final = re.compile('["«“„`]')
@@ -33,7 +32,7 @@ _RELATIVE: Final = frozenset(("when", "where", "who", "which", "whom", "когд
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
-class Item(msgspec.Struct, frozen=True, eq=False):
+class Item(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A word, phrase or quantity that the other text should have too."""
 
     word: Word
@@ -49,13 +48,12 @@ class Item(msgspec.Struct, frozen=True, eq=False):
     takes_it: bool = False  # "it" follows, which stands for something before
 
 
-@lru_cache(maxsize=_ITEMS_MAX)  # items are shared between texts: making one takes longer than finding it
 def _item(word: Word, role: str, is_name: bool, joined: str, is_apart: bool, is_passive: bool) -> Item:
     kind, surface, stem, senses = word.kind, word.surface, word.stem, word.senses
     return Item(word, kind, surface, stem, senses, role, is_name, joined, is_apart, is_passive)
 
 
-class Features(msgspec.Struct, frozen=True, eq=False):
+class Features(msgspec.Struct, frozen=True, eq=False, gc=False):
     text: str
     items: tuple[Item, ...]
     senses: frozenset[str]  # of all items

@@ -44,15 +44,16 @@ _OPPOSED: Final = (
 )
 
 
-def word_frames(piece: str) -> frozenset[str]:
+def word_frames(piece: str) -> set[str]:
     """Which of these what stands between two spaces has, and `PHRASE` if it may be part of a phrase that is one."""
-    words = _WORDS.findall(piece.casefold())
+    folded = piece.casefold()
+    words = [folded] if folded.isalpha() else _WORDS.findall(folded)
     found = {_FRAME_OF[word] for word in words if word in _FRAME_OF}
     if not _OF_PHRASES.isdisjoint(words):
         found.add(PHRASE)
     if "B" in piece or "b/" in piece or "bps" in piece:
         found |= {"bits" if match[1] == "b" else "bytes" for match in _DATA.finditer(piece)}
-    return frozenset(found)
+    return found
 
 
 def phrase_frames(text: str) -> set[str]:

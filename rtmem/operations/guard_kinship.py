@@ -26,6 +26,7 @@ _RUSSIAN_TAILS: Final = words_of(
 _NEGATIVE: Final = ("un", "non", "in", "im", "il", "ir", "dis", "не", "без", "бес", "анти", "anti")
 # These ends make opposite roles or opposite qualities of one root.
 _OPPOSED_ENDS: Final = (("er", "ee"), ("or", "ee"), ("ful", "less"), ("датель", "датор"))
+_OPPOSED_TAILS: Final = tuple(end for ends in _OPPOSED_ENDS for end in ends)
 
 
 @lru_cache(maxsize=32_768)
@@ -42,20 +43,12 @@ def kinship(one: str, one_stem: str, other: str, other_stem: str) -> Kinship:
 
     Symmetric in the words. Both in lower case, with their stems.
     """
-    begin_alike = one[:1] == other[:1] or one_stem[:1] == other_stem[:1]
-    if not begin_alike and not one.startswith(_NEGATIVE) and not other.startswith(_NEGATIVE):
+    if _denies(one, other, other_stem) or _denies(other, one, one_stem):
+        return "denied"
+    if one[:1] != other[:1] and one_stem[:1] != other_stem[:1]:
         return ""  # most words
-    for longer, shorter, root in ((one, other, other_stem), (other, one, one_stem)):
-        for prefix in _NEGATIVE:
-            if longer.startswith(prefix) and len(longer) >= len(prefix) + 3:
-                rest = longer[len(prefix) :].removeprefix("-")
-                if rest == shorter or (len(root) >= 3 and rest.startswith(root) and abs(len(rest) - len(shorter)) <= 3):
-                    return "denied"
-    for left, right in _OPPOSED_ENDS:
-        for first, second in ((one, other), (other, one)):
-            first, second = first.removesuffix("s"), second.removesuffix("s")
-            if first.endswith(left) and second.endswith(right) and first[: -len(left)] == second[: -len(right)]:
-                return "opposed"
+    if _are_opposite(one.removesuffix("s"), other.removesuffix("s")):
+        return "opposed"
     if _is_misspelt(one, one_stem, other, other_stem):
         return "same"
     length = 0
@@ -68,6 +61,28 @@ def kinship(one: str, one_stem: str, other: str, other_stem: str) -> Kinship:
     tails = _ENGLISH_TAILS if one_stem.isascii() else _RUSSIAN_TAILS
     ends = (one_stem[length:], other_stem[length:])
     return "same" if all(not end or end in tails for end in ends) else ""
+
+
+def _denies(longer: str, shorter: str, root: str) -> bool:
+    """Whether a word is another, whose stem is `root`, with a negative prefix."""
+    if not longer.startswith(_NEGATIVE):
+        return False
+    for prefix in _NEGATIVE:
+        if longer.startswith(prefix) and len(longer) >= len(prefix) + 3:
+            rest = longer[len(prefix) :].removeprefix("-")
+            if rest == shorter or (len(root) >= 3 and rest.startswith(root) and abs(len(rest) - len(shorter)) <= 3):
+                return True
+    return False
+
+
+def _are_opposite(one: str, other: str) -> bool:
+    if not one.endswith(_OPPOSED_TAILS):
+        return False
+    return any(
+        first.endswith(left) and second.endswith(right) and first[: -len(left)] == second[: -len(right)]
+        for left, right in _OPPOSED_ENDS
+        for first, second in ((one, other), (other, one))
+    )
 
 
 _MISSPELT_MIN: Final = 6

@@ -9,7 +9,7 @@ import msgspec
 from rtmem.operations.guard_features import Item
 
 
-class Pair(msgspec.Struct, frozen=True, eq=False):
+class Pair(msgspec.Struct, frozen=True, eq=False, gc=False):
     """An item of one text, what it is in the other, and its place there."""
 
     one: Item

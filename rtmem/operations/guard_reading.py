@@ -54,7 +54,7 @@ _SHORTENED: Final = {"wo": "will", "ca": "can", "sha": "shall"}
 _TAIL: Final = re.compile(r"'(?:s|m|re|ve|ll|d)$")
 
 
-class Token(msgspec.Struct, frozen=True, eq=False):
+class Token(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A word or phrase where it stands in a text."""
 
     word: Word
@@ -64,7 +64,7 @@ class Token(msgspec.Struct, frozen=True, eq=False):
     question: str = ""  # what a phrase asks that begins with a question word: "how big", what
 
 
-class Piece(msgspec.Struct, frozen=True, eq=False):
+class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What stands between two spaces."""
 
     tokens: tuple[Token, ...]
@@ -116,7 +116,7 @@ def _piece(
 ) -> Piece:
     last = len(words) - 1
     tokens = names = tuple([Token(word, False, pauses and at == last, is_possessive) for at, word in enumerate(words)])
-    traits = set(word_frames(raw))
+    traits = word_frames(raw)
     if is_capital:
         names = tuple([msgspec.structs.replace(token, is_name=True) for token in tokens])
     for word in words:
@@ -147,7 +147,7 @@ def _words(bare: str) -> tuple[tuple[Word, ...], bool]:
         found = _quantity(surface)
         if found:
             return found, False
-    if _WORD.match(surface):
+    if surface.isalpha() or _WORD.match(surface):
         if _CAMEL.match(bare):
             return (Word("code", bare, surface, frozenset((f"code {bare}", stem(surface)))),), False
         return _letters(surface, bare)

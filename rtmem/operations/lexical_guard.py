@@ -77,7 +77,7 @@ def _difference(a: Features, b: Features) -> Refusal | None:
 
 
 def prepare() -> None:
-    """Read the word lists now, a quarter of a second, and not while the first question waits."""
+    """Read the word lists now, 50 ms, and not while the first question waits."""
     lexicon()
 
 
@@ -111,6 +111,8 @@ _ALONE: Final[tuple[tuple[Kind, str], ...]] = (
 
 
 def _judged_alone(lost: list[Item], gained: list[Item]) -> Refusal | None:
+    if not lost and not gained:
+        return None
     kinds = {item.kind for item in (*lost, *gained)}
     for kind, reason in _ALONE:
         if kind in kinds:
