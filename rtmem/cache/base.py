@@ -67,6 +67,8 @@ class AnswerCache:
                 "`rtmem cache calibrate pairs.csv` finds one",
                 self.context.index.embedder_name,
             )
+        elif embedder is not None and self.context.guard is lexical_guard.compare:
+            lexical_guard.prepare()  # the first question would hold the event loop for it
 
     @property
     def principal(self) -> str:

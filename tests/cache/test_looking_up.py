@@ -11,6 +11,7 @@ from langchain_core.outputs import ChatGeneration
 
 from rtmem.cache import CacheScope
 from rtmem.errors import InvalidRequestError
+from rtmem.operations.guard_lexicon import lexicon
 from tests.cache.colours import FRANCE, LIKE_FRANCE, SCOPE, World
 from tests.callers import Caller
 from tests.embedders import Words
@@ -168,6 +169,14 @@ def test_the_guard_of_rtmem_is_on_by_default(world: World) -> None:
         cache.update("How long is a flight from Florida to New York?", "3 hours.", SCOPE)
         assert cache.lookup("How long is a flight from New York to Florida?", SCOPE) is None
         assert cache.lookup("How long is the flight from Florida to New York?", SCOPE).kind == "semantic"
+
+
+def test_a_cache_that_compares_knows_the_word_lists_when_it_is_made(world: World) -> None:
+    lexicon.cache_clear()
+    with world.open(guard=False), world.open(guard=True, embedder=False):
+        assert lexicon.cache_info().currsize == 0
+    with world.open(guard=True):
+        assert lexicon.cache_info().currsize == 1
 
 
 def test_a_guard_that_fails_refuses(world: World) -> None:
