@@ -1434,6 +1434,12 @@ bitcoin 1: bitcoin bitcoins btc
 ethereum 1: ethereum eth
 """
 
+# Those of two words whose first is a unit, too.
+UNIT_PHRASES: Final = """
+percentage-point 1: percentage point, percent point
+percentage-point 0.01: basis point
+"""
+
 # Lines of one date each. A capital letter stands where the lower case is another word too.
 DATES: Final = """
 january jan

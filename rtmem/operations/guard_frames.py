@@ -7,7 +7,9 @@ remembered, and what several say together from the whole text.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeAlias
+
+Said: TypeAlias = tuple[str, str]
 
 _LISTS: Final = {
     "mine": "my mine our ours мой моя мое мои мою моего моей моему моих моим наш наша наше наши нашу нашего нашей",
@@ -18,7 +20,11 @@ _LISTS: Final = {
     "all": "all every все всех всем всеми",
     "some": "some некоторые некоторых некоторым некоторыми",
     "past": "did was were",
+    "present": "is are am do does",
+    "perfect": "has have",
     "future": "will shall",
+    "было": "был была было были",
+    "будет": "будет будут буду будем будешь будете",
 }
 _FRAME_OF: Final = {word: name for name, words in _LISTS.items() for word in words.split()}
 _PHRASES: Final = re.compile(
@@ -29,7 +35,7 @@ _PHRASES: Final = re.compile(
 _OF_PHRASES: Final = frozenset(
     ("у", "must", "have", "need", "нужно", "надо", "may", "can", "could", "можно", "могу", "можем")
 )
-FRAMES: Final = frozenset((*_LISTS, "must", "may", "bits", "bytes"))
+FRAMES: Final = frozenset((*_LISTS, "-л", "must", "may", "bits", "bytes"))
 PHRASE: Final = "phrase"
 _WORDS: Final = re.compile(r"\w+")
 _DATA: Final = re.compile(r"\b\d*[KMGT]([bB])(?:ps|it/s|/s)?\b")  # Mb/s and MB/s; elsewhere case tells nothing
@@ -41,7 +47,14 @@ _OPPOSED: Final = (
     ("he", "she"),
     ("all", "some"),
     ("past", "future"),
+    ("было", "будет"),
 )
+_OPPOSED_IN_PLACE: Final = (("past", "present"), ("perfect", "future"))
+_PASSED: Final = frozenset(("было", "-л"))
+# A Russian verb of the past, or one of the nouns that end alike: so this only ever excuses.
+_VERBS_OF_PAST: Final = ("л", "ла", "ло", "ли", "лся", "лась", "лось", "лись")
+_NO_VERBS: Final = frozenset(("ли", "или", "если"))
+_ASKS_OF_NOW: Final = frozenset(("", "who", "what"))  # "когда был основан" asks what "когда основан" does
 
 
 def word_frames(piece: str) -> set[str]:
@@ -49,6 +62,8 @@ def word_frames(piece: str) -> set[str]:
     folded = piece.casefold()
     words = [folded] if folded.isalpha() else _WORDS.findall(folded)
     found = {_FRAME_OF[word] for word in words if word in _FRAME_OF}
+    if words and words[-1].endswith(_VERBS_OF_PAST) and words[-1] not in _NO_VERBS:
+        found.add("-л")
     if not _OF_PHRASES.isdisjoint(words):
         found.add(PHRASE)
     if "B" in piece or "b/" in piece or "bps" in piece:
@@ -64,12 +79,26 @@ def phrase_frames(text: str) -> set[str]:
     return found if folded.rstrip().endswith("?") else found - {"must", "may"}
 
 
-def opposed(asked: frozenset[str], cached: frozenset[str], *, is_polar: bool) -> tuple[str, str] | None:
-    """What one text has in the place of its opposite. is_polar: neither asks with a question word."""
-    if asked == cached or not asked or not cached:
-        return None
-    for pair in (*_OPPOSED, ("must", "may")) if is_polar else _OPPOSED:
-        for one, other in (pair, pair[::-1]):
-            if one in asked and other in cached and other not in asked and one not in cached:
-                return one, other
+def opposed(asked: frozenset[str], cached: frozenset[str], questions: set[str], *, is_in_place: bool) -> Said | None:
+    """What one text has in the place of its opposite.
+
+    questions: the question words of both. is_in_place: the texts have the same words else. Then tense counts as well:
+    "was it open" and "is it open"; a new sentence may tell of what has happened in either.
+    """
+    lost, gained = asked - cached, cached - asked
+    if lost and gained:
+        pairs = list(_OPPOSED)
+        if questions == {""}:
+            pairs.append(("must", "may"))
+        if is_in_place:
+            pairs += _OPPOSED_IN_PLACE
+        for pair in pairs:
+            for one, other in (pair, pair[::-1]):
+                if one in lost and other in gained:
+                    return one, other
+    if is_in_place and questions <= _ASKS_OF_NOW:
+        if "было" in asked and cached.isdisjoint(_PASSED):
+            return "было", "есть"
+        if "было" in cached and asked.isdisjoint(_PASSED):
+            return "есть", "было"
     return None

@@ -47,7 +47,7 @@ def kinship(one: str, one_stem: str, other: str, other_stem: str) -> Kinship:
         return "denied"
     if one[:1] != other[:1] and one_stem[:1] != other_stem[:1]:
         return ""  # most words
-    if _are_opposite(one.removesuffix("s"), other.removesuffix("s")):
+    if _are_opposite(_singular(one), _singular(other)):
         return "opposed"
     if _is_misspelt(one, one_stem, other, other_stem):
         return "same"
@@ -73,6 +73,10 @@ def _denies(longer: str, shorter: str, root: str) -> bool:
             if rest == shorter or (len(root) >= 3 and rest.startswith(root) and abs(len(rest) - len(shorter)) <= 3):
                 return True
     return False
+
+
+def _singular(word: str) -> str:
+    return word if word.endswith("ss") else word.removesuffix("s")
 
 
 def _are_opposite(one: str, other: str) -> bool:

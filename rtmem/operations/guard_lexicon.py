@@ -201,6 +201,12 @@ def _closed_classes(found: Lexicon, language: ModuleType) -> None:
             unit = _word("unit", surface, name=dimension, value=float(factor), senses=[f"unit {dimension} {factor}"])
             found.words[surface] = unit
             _measure(found, unit)
+    for line in _lines(lists["UNIT_PHRASES"]):
+        head, _, names_of = line.partition(":")
+        dimension, factor = head.split()
+        for name in names_of.split(","):
+            senses = [f"unit {dimension} {factor}"]
+            _add(found, name.strip(), _word("unit", name.strip(), name=dimension, value=float(factor), senses=senses))
     for line in _lines(lists["DATES"]):
         name, *surfaces = line.split()
         for surface in (name, *surfaces):

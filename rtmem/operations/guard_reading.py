@@ -45,6 +45,7 @@ _CODE: Final = re.compile(
 )
 _CAMEL: Final = re.compile("[a-z]+[A-Z]")
 _OPERATOR: Final = frozenset("+-*/=<>≤≥≠^%&|~×÷±√∞!")
+_DOUBLED: Final = frozenset(("&&", "||"))  # of the marks that people also write between words, no dash and no line
 _MONTHS: Final = (
     *("january", "february", "march", "april", "May", "june"),
     *("july", "august", "september", "october", "november", "december"),
@@ -134,7 +135,7 @@ def _marks(raw: str) -> Piece:
     if known is not None and known.kind == "unit":  # 20 %
         return _piece(raw, (known,), ends_sentence=ends_sentence)
     said = "".join([mark for mark in raw if mark in _OPERATOR or (mark > "\u2190" and mark not in _CLOSING)])
-    words = (_code(said),) if said.strip("-/|!*&") else ()
+    words = (_code(said),) if said.strip("-/|!*&") or said in _DOUBLED else ()
     return _piece(raw, words, ends_sentence=ends_sentence, pauses=True)
 
 
