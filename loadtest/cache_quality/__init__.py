@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pairs-max", type=int, default=2_000, help="of each public set so many are drawn (2,000)")
     parser.add_argument("--quick", action="store_true", help="seconds: 40 pairs of each of our sets, local only")
     parser.add_argument(
-        "--show-errors", choices=["dev"], help="print the dev pairs that go wrong; held-out ones are never shown"
+        "--show-errors", choices=errors.SHOWN, help="print its pairs that go wrong; held-out ones are never shown"
     )
     parser.add_argument("--only", default="", help=f"only tables whose name contains one of: {', '.join(tables.PARTS)}")
     parser.add_argument("--vectors", type=Path, default=kept, help=f"where vectors are kept between runs ({kept})")
@@ -91,7 +91,7 @@ def main(given: argparse.Namespace) -> int:
     )
     show(report, console)
     if given.show_errors:
-        errors.show_dev(looked, console)
+        errors.show_errors(looked, given.show_errors, console)
     write_json(report, given.out / "cache-quality.json")
     write_picture(looked, given.out / "cache-quality.png")
     console.print(f"written: {given.out / 'cache-quality.json'}, {given.out / 'cache-quality.png'}")

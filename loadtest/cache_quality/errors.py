@@ -1,19 +1,26 @@
-"""The dev pairs that go wrong, with their texts, for whoever works on rules. Held-out ones are never shown."""
+"""Pairs that go wrong, with their texts: of dev for whoever works on rules, of public sets for whoever judges labels.
+
+Held-out ones are never shown.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 
 from loadtest.cache_quality.looked import Looked
+from loadtest.cache_quality.sets import Part
+
+SHOWN: Final[tuple[Part, ...]] = ("dev", "public")
 
 
-def show_dev(looked: Sequence[Looked], console: Console) -> None:
+def show_errors(looked: Sequence[Looked], part: Part, console: Console) -> None:
     """False hits, and paraphrases that only the guard refuses, by kind and reason."""
     for each in looked:
-        if each.pairs.part != "dev":
+        if each.pairs.part != part:
             continue
         for pair, compared in zip(each.pairs.pairs, each.compared, strict=True):
             near = compared.distance <= each.threshold

@@ -23,22 +23,22 @@ LOCAL: Final = "local"
 HARD_MAX: Final = {"en": 0.01, "ru": 0.03}
 SHARE_MAX: Final = 5  # of redisvl's false hits, one in so many
 GUARD_US_MAX: Final = 50.0
+_ORDER: Final[tuple[Part, ...]] = ("held_out", "public", "dev")
 _PRECISIONS: Final = (0.9, 0.95, 0.98, 0.99)
 
 
 def experiments(looked: Sequence[Looked], guard_us: Times) -> list[Experiment]:
     """All of them."""
-    own = [each for each in looked if each.pairs.part == "held_out"]
+    own, public, dev = ([each for each in looked if each.pairs.part == part] for part in _ORDER)
     made = [_compared(part, name, those) for (part, name), those in _grouped(looked)]
-    made += [_kinds(own), _refusals(own), _thresholds([each for each in looked if each.pairs.part == "dev"])]
+    made += [_kinds(own), _refusals(own, HELD_OUT), _refusals(public, PUBLIC), _thresholds(dev)]
     made += [_guard_time(guard_us), _api(looked)]
     return [each for each in made if each.rows]
 
 
 def _grouped(looked: Sequence[Looked]) -> Iterable[tuple[tuple[Part, str], list[Looked]]]:
     groups: dict[tuple[Part, str], list[Looked]] = {}
-    parts: tuple[Part, ...] = ("held_out", "public", "dev")
-    for part in parts:
+    for part in _ORDER:
         for each in looked:
             if each.pairs.part == part:
                 groups.setdefault((part, each.pairs.name), []).append(each)
@@ -90,7 +90,7 @@ def _kinds(looked: Sequence[Looked]) -> Experiment:
     return _experiment(f"{KINDS_PART}, share that hits, {HELD_OUT}", sum(len(each.compared) for each in looked), rows)
 
 
-def _refusals(looked: Sequence[Looked]) -> Experiment:
+def _refusals(looked: Sequence[Looked], part: str) -> Experiment:
     rows = [
         Measured(
             contender=f"{each.name}: {row.reason}",
@@ -100,7 +100,7 @@ def _refusals(looked: Sequence[Looked]) -> Experiment:
         for row in refusals(each.compared, each.threshold)
     ]
     note = "pairs within the threshold that the guard refuses: with another answer (rightly), paraphrases (wrongly)"
-    return _experiment(f"{REFUSALS}, {HELD_OUT}", sum(len(each.compared) for each in looked), rows, note)
+    return _experiment(f"{REFUSALS}, {part}", sum(len(each.compared) for each in looked), rows, note)
 
 
 def _thresholds(looked: Sequence[Looked]) -> Experiment:

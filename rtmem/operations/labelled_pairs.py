@@ -7,6 +7,7 @@ come: two columns of text and a label. Whoever opens the file is another one.
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Final, NamedTuple, TypeAlias
@@ -30,8 +31,9 @@ _TEXTS: Final = (
     ("text_1", "text_2"),
     ("question1", "question2"),
     ("sentence1", "sentence2"),
+    ("#1 string", "#2 string"),
 )
-_LABELS: Final = ("label", "is_duplicate", "is_paraphrase", "same", "quality")
+_LABELS: Final = ("label", "is_duplicate", "is_paraphrase", "same", "quality", "class")
 _SAME: Final = frozenset({"1", "1.0", "true", "yes", "same"})
 _NOT_SAME: Final = frozenset({"0", "0.0", "-1", "false", "no", "different"})
 _DELIMITERS: Final = "\t;,"  # a header with tabs may well have commas in it, hardly the other way round
@@ -55,7 +57,7 @@ class PairsRead(NamedTuple):
     """What a file has."""
 
     pairs: list[LabelledPair]
-    skipped: int  # rows with a text that is empty
+    skipped: int  # rows in which a text is missing
 
 
 class _Columns(NamedTuple):
@@ -87,6 +89,9 @@ def read_pairs(text: str, source: str) -> PairsRead:
     for line, row in rows[1:]:
         if not any(cell.strip() for cell in row):
             continue
+        if delimiter == "\t" and len(row) < columns.width:
+            skipped += 1  # GLUE's QQP has some, and its readers leave them out
+            continue
         pair = _pair(row, columns, source, line)
         if pair.first and pair.second:
             pairs.append(pair)
@@ -97,15 +102,37 @@ def read_pairs(text: str, source: str) -> PairsRead:
 
 def _rows(text: str, delimiter: str, source: str) -> _Rows:
     """All rows. Of files with tabs some quote as CSV does, and some have quotes that mean nothing."""
-    if delimiter == "\t":
-        plain = list(_parsed(text, delimiter, source, quoting=csv.QUOTE_NONE))
-        if len({len(row) for _, row in plain if row}) <= 1:
-            return plain
-    return list(_parsed(text, delimiter, source, quoting=csv.QUOTE_MINIMAL))
+    if delimiter != "\t":
+        return list(_parsed(text, delimiter, source, quoting=csv.QUOTE_MINIMAL))
+    plain = [
+        (line, [_unquoted(cell) for cell in row])
+        for line, row in _parsed(text, delimiter, source, quoting=csv.QUOTE_NONE)
+    ]
+    if _even(plain) == len(plain):
+        return plain
+    try:
+        quoted = list(_parsed(text, delimiter, source, quoting=csv.QUOTE_MINIMAL))
+    except InvalidRequestError:  # a quote that is never closed took all that follows
+        return plain
+    return max(quoted, plain, key=_even)
+
+
+def _even(rows: _Rows) -> int:
+    """How many rows are empty or as wide as the first."""
+    return sum(not row or len(row) == len(rows[0][1]) for _, row in rows)
+
+
+def _unquoted(cell: str) -> str:
+    """What the cell says, if it is quoted beyond doubt: around it, and doubled within."""
+    within = cell[1:-1]
+    if cell[:1] == cell[-1:] == '"' and '""' in within and '"' not in within.replace('""', ""):
+        return within.replace('""', '"')
+    return cell
 
 
 def _parsed(text: str, delimiter: str, source: str, *, quoting: int) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter, quoting=quoting)  # type: ignore[arg-type]
+    lines = io.StringIO(text, newline="")  # splitlines() would also split at what people write within a text
+    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting)  # type: ignore[arg-type]
     try:
         for row in reader:
             yield reader.line_num, row

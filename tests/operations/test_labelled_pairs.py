@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+
 import pytest
 
 from rtmem.errors import InvalidRequestError
@@ -21,6 +23,8 @@ def test_our_own_form_has_a_kind_and_two_texts() -> None:
     [
         ("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", "0\t1\t2\tone\ttwo\t{}"),  # QQP
         ("id\tsentence1\tsentence2\tlabel", "1\tone\ttwo\t{}"),  # PAWS
+        ("\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String", "{}\t702876\t702977\tone\ttwo"),  # MRPC
+        ("id,id_1,id_2,text_1,text_2,class", "1,201,8159,one,two,{}"),  # ParaPhraser.ru
         ("Quality;text_a;text_b", "{};one;two"),
         ("label,text2,text1", "{},two,one"),
     ],
@@ -38,6 +42,31 @@ def test_quotes_in_a_file_with_tabs_are_text_where_its_cells_come_out_even() -> 
     assert plain.pairs == [LabelledPair(PARAPHRASE, 'say "a', 'b"')]
     quoted = read_pairs(header + '"two\nlines, ""a"""\tb\t0\n', "x.tsv")
     assert quoted.pairs == [LabelledPair(DIFFERENT, 'two\nlines, "a"', "b")]
+
+
+def test_a_text_that_quora_quoted_is_read_without_its_quotes() -> None:
+    header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    read = read_pairs(header + '8\t17\t18\tWhen "so"?\t"When ""&"" and when ""and""?"\t0\n', "quora.tsv")
+    assert read.pairs == [LabelledPair(DIFFERENT, 'When "so"?', 'When "&" and when "and"?')]
+
+
+def test_in_a_file_with_tabs_a_row_that_is_cut_short_is_left_out_and_counted() -> None:
+    header = "question1\tquestion2\tis_duplicate\n"
+    cut = header + 'a\t"broken\nhere"\t1\n"c\td\t1\ne\tf\t0\n'
+    read = read_pairs(cut, "glue.tsv")
+    assert [(pair.first, pair.second) for pair in read.pairs] == [('"c', "d"), ("e", "f")]
+    assert read.skipped == 2
+    # What is never closed takes more than the parser allows for a cell.
+    read = read_pairs(cut + f"{'x' * csv.field_size_limit()}\tg\t0\n", "glue.tsv")
+    assert (len(read.pairs), read.skipped) == (3, 2)
+
+
+@pytest.mark.parametrize("between", ["\u2028", "\x85", "\x0c"])
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_only_the_end_of_a_line_ends_a_row(between: str, delimiter: str) -> None:
+    lines = [("text1", "text2", "label"), ("one", f"two{between}three", "1")]
+    read = read_pairs("\r\n".join(delimiter.join(line) for line in lines), "x.csv")
+    assert read.pairs == [LabelledPair(PARAPHRASE, "one", f"two{between}three")]
 
 
 def test_a_row_without_a_text_is_left_out_and_counted() -> None:

@@ -159,7 +159,7 @@ def _read(files: Sequence[Path]) -> list[LabelledPair]:
             ) from exc
         read = read_pairs(text, str(path))
         if read.skipped:
-            screen.note(f"({path}: {screen.counted(read.skipped, 'row')} left out: a text is empty)")
+            screen.note(f"({path}: {screen.counted(read.skipped, 'row')} left out: a text is missing)")
         if not read.pairs:
             raise InvalidRequestError(f"{path} has a header and no pairs: add some hundreds")
         pairs += read.pairs
