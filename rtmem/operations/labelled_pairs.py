@@ -6,6 +6,8 @@ come: two columns of text and a label. Whoever opens the file is another one.
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import csv
 import io
 from collections.abc import Iterator, Sequence
@@ -123,10 +125,13 @@ def _even(rows: _Rows) -> int:
 
 
 def _unquoted(cell: str) -> str:
-    """What the cell says, if it is quoted beyond doubt: around it, and doubled within."""
+    """What the cell says, if it is quoted beyond doubt: around it, and doubled within; or as Python writes bytes."""
     within = cell[1:-1]
     if cell[:1] == cell[-1:] == '"' and '""' in within and '"' not in within.replace('""', ""):
         return within.replace('""', '"')
+    if cell[:2] in ("b'", 'b"') and cell[1] == cell[-1:]:  # PAWS-QQP as its script writes it
+        with contextlib.suppress(ValueError, SyntaxError):
+            return str(ast.literal_eval(cell), "utf-8")
     return cell
 
 

@@ -50,6 +50,17 @@ def test_a_text_that_quora_quoted_is_read_without_its_quotes() -> None:
     assert read.pairs == [LabelledPair(DIFFERENT, 'When "so"?', 'When "&" and when "and"?')]
 
 
+def test_a_text_that_is_written_as_bytes_of_python_is_read_without_that() -> None:
+    rows = [
+        "id\tsentence1\tsentence2\tlabel",
+        '1\tb"I \'m in K\\xc3\\xb6ln"\tb\'What "is" it ?\'\t1',
+        "2\tb'\tb'\\xff'\t0",
+    ]
+    read = read_pairs("\n".join(rows), "paws_qqp.tsv")
+    assert read.pairs[0] == LabelledPair(PARAPHRASE, "I 'm in K\u00f6ln", 'What "is" it ?')
+    assert read.pairs[1] == LabelledPair(DIFFERENT, "b'", "b'\\xff'")  # what cannot be read so is left as it is
+
+
 def test_in_a_file_with_tabs_a_row_that_is_cut_short_is_left_out_and_counted() -> None:
     header = "question1\tquestion2\tis_duplicate\n"
     cut = header + 'a\t"broken\nhere"\t1\n"c\td\t1\ne\tf\t0\n'
