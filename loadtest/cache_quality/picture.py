@@ -12,6 +12,7 @@ from rtmem.operations.calibration import Point, point_at
 
 _THEIRS: Final = "#444444"
 _COLUMNS_MAX: Final = 2
+_PARTS: Final = ("held_out", "public")
 
 
 def write_picture(looked: Sequence[Looked], path: Path) -> None:
@@ -22,7 +23,7 @@ def write_picture(looked: Sequence[Looked], path: Path) -> None:
     matplotlib.use("Agg", force=False)
     from matplotlib.figure import Figure
 
-    shown = [each for each in looked if each.pairs.part != "dev"]
+    shown = [each for part in _PARTS for each in looked if each.pairs.part == part]
     columns = min(_COLUMNS_MAX, max(1, len(shown)))
     lines = max(1, -(-len(shown) // columns))
     figure = Figure(figsize=(6.4 * columns, 4.6 * lines + 0.5), layout="constrained")
@@ -37,7 +38,7 @@ def write_picture(looked: Sequence[Looked], path: Path) -> None:
             theirs = _point(each)
             mark(panel, theirs, f"redisvl, {each.redisvl_distance:g}", _THEIRS, "s")
             reach.append(theirs.false_hit_rate)
-        name_axes(panel, f"{each.name}, {len(each.compared):,} pairs", 1.25 * max(reach))
+        name_axes(panel, f"{each.name}, {len(each.compared):,} pairs", min(1.0, 1.25 * max(reach)))
     for panel in panels[len(shown) :]:
         panel.set_visible(False)
     figure.suptitle("How often a cached answer is given, and how often it is the wrong one", fontsize=11)
