@@ -38,7 +38,7 @@ def write_picture(looked: Sequence[Looked], path: Path) -> None:
             theirs = _point(each)
             mark(panel, theirs, f"redisvl, {each.redisvl_distance:g}", _THEIRS, "s")
             reach.append(theirs.false_hit_rate)
-        name_axes(panel, f"{each.name}, {len(each.compared):,} pairs", min(1.0, 1.25 * max(reach)))
+        name_axes(panel, f"{each.name}, {len(each.compared):,} pairs", 1.25 * max(reach))
     for panel in panels[len(shown) :]:
         panel.set_visible(False)
     figure.suptitle("How often a cached answer is given, and how often it is the wrong one", fontsize=11)
