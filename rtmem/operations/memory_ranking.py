@@ -34,8 +34,8 @@ def hybrid(scope: MemoryScope, op: SearchOp, vector: bytes | None) -> Steps[Sear
     Raises as memory_search.search. The score is that of `retrieval.rank`, 0..1, by relevance alone.
 
     Redis: 1 round trip, FCALL rtmem_v1_memories_side_by_side. 1 more to begin ttls anew, where items have one, and 1
-        where one expires meanwhile; and more where more items are asked for than either search finds, or where the
-        server cannot decide a filter.
+        where one expires meanwhile; and more where more items are asked for than are found within the window, which is
+        then 4 times as large, or where the server cannot decide a filter.
     """
     wanted = Wanted(op.offset, op.limit)
     needed = op.offset + op.limit
@@ -45,38 +45,46 @@ def hybrid(scope: MemoryScope, op: SearchOp, vector: bytes | None) -> Steps[Sear
     if not wanted.limit or (words is None and vector is None):
         return (yield from search(scope, op, vector))
     fits = fitting(scope, op)
-    window = max(scope.retrieval.window, needed)
+    # A page must not depend on how much is asked for: what only a larger window finds stands behind what a smaller did.
+    window = scope.retrieval.window
     # Where values tell what fits, or who stands beside whom, all of them are needed before anything can be ranked.
     most = needed if narrowed.whole and not _has_places(scope) else window
+    hits: dict[bytes, float] = {}
+    known: dict[bytes, tuple[SearchItem, bytes]] = {}  # the item, and `u`
     while True:
         found = yield from side_by_side(scope.index, words, None if vector is None else (clauses, vector), window, most)
-        settings = scope.retrieval if window == scope.retrieval.window else replace(scope.retrieval, window=window)
+        settings = replace(scope.retrieval, window=window)
         if most < window:
-            hits = retrieval.rank_scores(found.texts, found.vectors, settings, hits_max=needed)
-            items = _items(fits, found, [key for key, _ in hits])
-            if len(items) < len(hits):  # the time of one is over, and the index does not know yet
+            ranked = retrieval.rank_scores(found.texts, found.vectors, settings, hits_max=needed)
+            items = _items(fits, found, [key for key, _ in ranked])
+            if len(items) < len(ranked):  # the time of one is over, and the index does not know yet
                 most = window
                 continue
         else:
             items = _items(fits, found, found.rows)
-            hits = _ranked(scope, found, items, settings, hits_max=needed)
-        if narrowed.whole or len(hits) >= needed or not found.has_more:
+            ranked = _ranked(scope, found, items, settings)
+        least = min(hits.values(), default=1.0)
+        hits |= {key: min(score, least) for key, score in ranked if key not in hits}
+        known |= {key: (item, found.rows[key][2]) for key, item in items.items() if key not in known}
+        if len(hits) >= needed or not found.has_more:
             break
         window *= _GROWTH
         most = window
     results = SearchResults()
-    for key, score in hits[op.offset :]:
-        item = items[key]
+    lasting: list[bytes] = []
+    for key, score in list(hits.items())[op.offset : needed]:
+        item, u = known[key]
         item.score = score
         results.append(item)
+        if ttl_ms(u):
+            lasting.append(key)
     if op.refresh_ttl:
-        lasting = [key for key, _ in hits[op.offset :] if ttl_ms(found.rows[key][2])]
         yield from calls([("FCALL", "rtmem_v1_memories_touch", 1, key) for key in lasting])
     if len(hits) < needed:
         others = Pages(
             scope,
             lambda most: [in_order(scope.index, clauses, most)],
-            _unlike(fits, {key for key, _ in hits}),
+            _unlike(fits, set(hits)),
             Wanted(max(op.offset - len(hits), 0), op.limit - len(results)),
             with_vectors=False,
         )
@@ -97,16 +105,16 @@ def _items(fits: _Fits, found: Lists, keys: Iterable[bytes]) -> dict[bytes, Sear
 
 
 def _ranked(
-    scope: MemoryScope, found: Lists, items: Mapping[bytes, SearchItem], settings: Retrieval, *, hits_max: int
+    scope: MemoryScope, found: Lists, items: Mapping[bytes, SearchItem], settings: Retrieval
 ) -> list[tuple[bytes, float]]:
-    """Keys and scores of the best of `items`, which may stand beside each other."""
+    """Keys and scores of `items`, which may stand beside each other, best first."""
     settings = replace(settings, relevance_weight=1.0, recency_weight=0.0, importance_weight=0.0)
     candidates = {key: _candidate(scope, key, item) for key, item in items.items()}
     texts, vectors = (
         [(candidates[key], score) for key, score in scores if key in candidates]
         for scores in (found.texts, found.vectors)
     )
-    hits = retrieval.rank(texts, vectors, 0, settings, hits_max=hits_max)
+    hits = retrieval.rank(texts, vectors, 0, settings)
     return [(hit.candidate.id.encode(), hit.score) for hit in hits]
 
 

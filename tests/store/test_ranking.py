@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from langgraph.store.base import PutOp
@@ -21,6 +21,7 @@ TEXTS = {
     "dog": "My dogs are barking at the postman",
     "russian": "Мария переехала в Осло",
 }
+WORDS = ["cat", "dog", "zebra", "bread", "act", "god", "tac", "beard", "bared", "brat", "bat", "tab", "abet", "beat"]
 
 
 @pytest.fixture
@@ -55,32 +56,39 @@ def test_hybrid_search_is_one_round_trip_and_pages_do_not_repeat(hybrid: AnyStor
     assert pages[2][0].score is None
 
 
+@pytest.mark.parametrize("wanted", [None, {"n": {"$gte": 9}}], ids=["all", "a filter that is decided here"])
+@pytest.mark.parametrize("settings", [Store(), Store(thread="thread", position="n")], ids=["apart", "in a thread"])
+def test_pages_of_any_size_are_pieces_of_one_ranking(stores: Stores, settings: Store, wanted: dict[str, Any]) -> None:
+    """Also where they reach far beyond the window."""
+    source = random.Random(7)
+    options = {"ranking": "hybrid", "settings": settings, "retrieval": Retrieval(window=6)}
+    with stores.open(index={"embed": Letters(), "fields": ["text"]}, **options) as store:
+        values = [{"text": " ".join(source.choices(WORDS, k=5)), "thread": "t", "n": n} for n in range(70)]
+        store.batch([PutOp(NS, f"{n}", value) for n, value in enumerate(values)])
+        store.put(NS, "bare", {"n": 70, "thread": "t"})
+        whole = store.search(NS, query="cat bread", filter=wanted, limit=100)
+        assert len(whole) == len({item.key for item in whole}) == (71 if wanted is None else 62)
+        assert whole[-1].key == "bare"
+        scores = [item.score for item in whole if item.score is not None]
+        assert scores == sorted(scores, reverse=True)
+        for size in (3, 13):
+            pages = [
+                store.search(NS, query="cat bread", filter=wanted, limit=size, offset=offset)
+                for offset in range(0, len(whole) + 1, size)
+            ]
+            assert [item.key for page in pages for item in page] == [item.key for item in whole], size
+
+
 @pytest.mark.parametrize("fusion", ["linear", "rrf"])
 @pytest.mark.parametrize("vector_weight", [0.0, 0.4, 1.0])
 def test_the_best_are_the_best_of_all_that_both_searches_found(
     stores: Stores, fusion: Literal["linear", "rrf"], vector_weight: float
 ) -> None:
     source = random.Random(5)
-    words = [
-        "cat",
-        "dog",
-        "zebra",
-        "bread",
-        "act",
-        "god",
-        "tac",
-        "beard",
-        "bared",
-        "brat",
-        "bat",
-        "tab",
-        "abet",
-        "beat",
-    ]
     retrieval = Retrieval(fusion=fusion, vector_weight=vector_weight, window=20)
     options = {"index": {"embed": Letters(), "fields": ["parts[*]"]}, "ranking": "hybrid", "retrieval": retrieval}
     with stores.open(**options) as store:
-        parts = [[" ".join(source.choices(words, k=5)) for _ in range(source.randint(1, 3))] for _ in range(60)]
+        parts = [[" ".join(source.choices(WORDS, k=5)) for _ in range(source.randint(1, 3))] for _ in range(60)]
         store.batch([PutOp(NS, f"{n}", {"parts": texts}) for n, texts in enumerate(parts)])
         meter = Meter(store)
         for query in ("cat", "dog bread", "zebra bread", "nothing", "cat dog zebra"):
