@@ -165,9 +165,10 @@ def _read(scope: MemoryScope, op: GetOp, reply: list[bytes | None] | None) -> It
 def _draft(scope: MemoryScope, op: PutOp) -> Draft:
     if op.value is None:
         return Draft(op, None, 0, [], [])
+    value = write_value(scope.serde, op.value, scope.settings.value_bytes_max)
     has_texts = scope.embedder is not None or scope.settings.ranking == "hybrid"
     texts = texts_of(op.value, paths_of(scope, op.index)) if has_texts else []
-    return Draft(op, write_value(scope.serde, op.value, scope.settings.value_bytes_max), _ttl_ms(op.ttl), texts, [])
+    return Draft(op, value, _ttl_ms(op.ttl), texts, [])
 
 
 def paths_of(scope: MemoryScope, index: Literal[False] | Sequence[str] | None) -> Sequence[str]:

@@ -104,8 +104,11 @@ def test_concurrent_puts_of_one_key_leave_one_item(stores: Stores) -> None:
         assert len(stores.client.keys("rtmem:m:*")) == 1 + item.value["n"] + 1
 
 
-def test_a_value_that_is_too_large_or_no_mapping_is_refused_before_anything_is_written(stores: Stores) -> None:
-    with stores.open(settings=Store(value_bytes_max=1_000)) as store:
+@pytest.mark.parametrize("index", [None, {"embed": Letters(), "fields": ["text"]}], ids=["plain", "embedding"])
+def test_a_value_that_is_too_large_or_no_mapping_is_refused_before_anything_is_written(
+    stores: Stores, index: Any
+) -> None:
+    with stores.open(settings=Store(value_bytes_max=1_000), index=index) as store:
         with pytest.raises(TooLargeError, match="at most 1000"):
             store.put(NS, "key", {"a": "x" * 2_000})
         with pytest.raises(InvalidRequestError, match="mappings"):
