@@ -65,7 +65,9 @@ class Shelf:
                 self._waking = begin()
 
     def told(self, place: Place, plan: Plan, turn: str) -> Recalled | None:
-        """What this turn was told already."""
+        """What this turn was told already; a turn without an id is another one each time."""
+        if not turn:
+            return None
         with self._lock:
             kept = self._turns.get(place)
             if kept is None or (kept.turn, kept.plan) != (turn, plan) or _is_old(kept, self._settings.turn_keep_ms):

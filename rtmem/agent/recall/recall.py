@@ -82,7 +82,8 @@ class Recall:
 
         Args:
             thread_id: the conversation; what was prefetched for it is used.
-            turn: the id of the message; asked again for the same one, the answer is the same and costs nothing.
+            turn: the id of the message; asked again for the same one, the answer is the same and costs nothing. Without
+                one, memory is read each time.
 
         Raises:
             WrongColourError: an AsyncMemory awaits. Nothing else: what went wrong is told in `status` and `reason`.

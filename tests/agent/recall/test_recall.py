@@ -137,6 +137,16 @@ def test_a_late_recall_is_not_waited_for_again_in_its_turn(world: World) -> None
         assert recall.counts["recall"].calls == 1
 
 
+def test_without_the_id_of_a_message_memory_is_read_each_time(world: World) -> None:
+    """Two people may say the same, or one twice; and what failed once need not fail again."""
+    with world.memory() as memory:
+        recall = world.recall(memory)
+        assert world.read(recall, "where does Ann live?").status == "nothing"
+        world.now(memory.write("Ann lives in Rome."))
+        told = world.read(recall, "where does Ann live?")
+        assert (told.status, told.source) == ("ok", "read")
+
+
 def settings(**changes: Any) -> all_settings.Recall:
     return all_settings.Recall(**{**PATIENT, **changes})
 
@@ -207,7 +217,7 @@ async def test_prefetches_are_kept_for_so_many_threads(redis_url: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_cancelled_recall_leaves_nothing_at_work(redis_url: str) -> None:
+async def test_a_cancelled_recall_leaves_nothing_at_work(redis_url: str, redis_client: Any) -> None:
     embedder = Gate()
     async with AsyncMemory(redis_url, principal="ann", embedder=embedder) as memory:
         recall = Recall(memory, settings())
