@@ -60,12 +60,14 @@ _ASKS_OF_NOW: Final = frozenset(("", "who", "what"))  # "когда был ос�
 def word_frames(piece: str) -> set[str]:
     """Which of these what stands between two spaces has, and `PHRASE` if it may be part of a phrase that is one."""
     folded = piece.casefold()
-    words = [folded] if folded.isalpha() else _WORDS.findall(folded)
-    found = {_FRAME_OF[word] for word in words if word in _FRAME_OF}
-    if words and words[-1].endswith(_VERBS_OF_PAST) and words[-1] not in _NO_VERBS:
-        found.add("-л")
-    if not _OF_PHRASES.isdisjoint(words):
-        found.add(PHRASE)
+    found = set()
+    for word in (folded,) if folded.isalpha() else _WORDS.findall(folded):
+        if word in _FRAME_OF:
+            found.add(_FRAME_OF[word])
+        elif word.endswith(_VERBS_OF_PAST) and word not in _NO_VERBS:
+            found.add("-л")
+        if word in _OF_PHRASES:
+            found.add(PHRASE)
     if "B" in piece or "b/" in piece or "bps" in piece:
         found |= {"bits" if match[1] == "b" else "bytes" for match in _DATA.finditer(piece)}
     return found

@@ -88,7 +88,7 @@ def piece(raw: str) -> Piece:
         return _piece(raw, (_code(raw),))
     core = raw.lstrip(_OPENING)
     bare = core.rstrip(_CLOSING)
-    if not bare or not any(map(str.isalnum, bare)):
+    if not bare or not (bare[0].isalnum() or any(map(str.isalnum, bare))):
         return _marks(raw)
     end = core[len(bare) :]
     if end.startswith(")") and bare.endswith("("):  # a call: print()
@@ -149,7 +149,7 @@ def _words(bare: str) -> tuple[tuple[Word, ...], bool]:
         if found:
             return found, False
     if surface.isalpha() or _WORD.match(surface):
-        if _CAMEL.match(bare):
+        if bare != surface and _CAMEL.match(bare):
             return (Word("code", bare, surface, frozenset((f"code {bare}", stem(surface)))),), False
         return _letters(surface, bare)
     if surface.isalnum() and not surface.isdigit() and surface in lexicon().groups:  # 2FA

@@ -127,9 +127,10 @@ def _phrases(found: list[Token], known: Lexicon) -> list[Token]:
 def _phrase(found: list[Token], at: int, tails: Tails) -> tuple[Token, int]:
     """The token at `at`, or the phrase that begins with it and the next, and where the rest begins."""
     token = found[at]
+    third = found[at + 2].word.stem if at + 2 < len(found) else ""
     for tail, phrase in tails:
         end = at + 2 + len(tail)
-        if tail == tuple([other.word.stem for other in found[at + 2 : end]]):
+        if not tail or (tail[0] == third and tail == tuple([other.word.stem for other in found[at + 2 : end]])):
             last = found[end - 1]
             question = ""
             if token.word.kind == "question":

@@ -179,6 +179,8 @@ def _content(
                 _strike(right, other)
     if (a.negations + b.negations + denied) % 2:
         return Refusal("negation", _polarity(a), _polarity(b))
+    if not left and not right:
+        return None
     _strike_abbreviated(left, b, right)
     _strike_abbreviated(right, a, left)
     _strike_compounds(left, right)
