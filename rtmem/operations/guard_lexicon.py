@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -35,6 +35,8 @@ Kind = Literal[
     "code",
 ]
 KINDS: Final[frozenset[Kind]] = frozenset(get_args(Kind))
+
+_WORDS_MAX: Final = 32_768
 
 AUXILIARY: Final = "auxiliary"
 ARTICLE: Final = "article"
@@ -114,6 +116,12 @@ class Lexicon:
         senses.add(f"{base} {degree}")
         for other in self._opposed((base, *groups)):
             opposed |= {other, f"{other}{degree}" if " " in other else other, f"{other} {degree}"}
+
+
+@lru_cache(maxsize=_WORDS_MAX)
+def word_of(surface: str) -> Word:
+    """`Lexicon.word`, remembered: one word for all pieces that have it, with a comma or a capital."""
+    return lexicon().word(surface)
 
 
 _DEGREES: Final = ("est", "er")

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from rtmem.operations.guard_frames import word_frames
-from rtmem.operations.guard_lexicon import Word, lexicon, words_of
+from rtmem.operations.guard_lexicon import Word, lexicon, word_of, words_of
 from rtmem.operations.text_query import stem
 
 # Adverbs that may stand apart from their verb (turn the light off), and prepositions that may govern nothing.
@@ -79,6 +79,7 @@ class Piece(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 NUMBER, PARTICLE = "number", "particle"
+_NO_TRAITS: Final[frozenset[str]] = frozenset()  # one for all, since each empty set is a set of its own
 
 
 @lru_cache(maxsize=_PIECES_MAX)
@@ -125,7 +126,8 @@ def _piece(
             traits.add(NUMBER)
         if word.surface in PARTICLES:
             traits.add(PARTICLE)
-    return Piece(tokens, names, is_capital, is_upper, ends_sentence, pauses, frozenset(traits))
+    kept = frozenset(traits) if traits else _NO_TRAITS
+    return Piece(tokens, names, is_capital, is_upper, ends_sentence, pauses, kept)
 
 
 def _marks(raw: str) -> Piece:
@@ -168,10 +170,10 @@ def _letters(surface: str, bare: str) -> tuple[tuple[Word, ...], bool]:
         negative = _NEGATIVE.match(surface)
         if negative:
             verb = _SHORTENED.get(negative[1], negative[1])
-            return (lexicon().word(verb), lexicon().words["n't"]), False
+            return (word_of(verb), lexicon().words["n't"]), False
         short = _TAIL.sub("", surface)
         if short != surface:
-            return (lexicon().word(short),), surface.endswith("'s")
+            return (word_of(short),), surface.endswith("'s")
     if bare.isupper() and len(bare) > 1 and _ROMAN.match(surface):
         return (_number(surface, float(_roman(surface))),), False
     if not surface.isascii() and (compound := _MEASURED.match(surface)):
@@ -179,7 +181,7 @@ def _letters(surface: str, bare: str) -> tuple[tuple[Word, ...], bool]:
         unit = lexicon().words[_MEASURES[compound[2]]]
         if number is not None and number.kind == "number":
             return (number, unit), False
-    return (_by_case(lexicon().word(surface), bare),), False
+    return (_by_case(word_of(surface), bare),), False
 
 
 # трехлетний, двадцатилетие, пятидневный
@@ -208,7 +210,7 @@ def _hyphened(surface: str, bare: str) -> tuple[Word, ...]:
     groups = lexicon().groups
     for whole in (surface, joined):
         if stem(whole) in groups:
-            return (lexicon().word(whole),)
+            return (word_of(whole),)
     parts = surface.split("-")
     words = tuple(word for part in parts if part for word in (_quantity(part) or _letters(part, part)[0]))
     if len(parts) == 2 and all(word.kind == "number" for word in words) and len(words) == 2:  # twenty-five

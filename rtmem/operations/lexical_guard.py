@@ -13,9 +13,10 @@ The parts: `guard_english` and `guard_russian` (word lists), `guard_lexicon` (wh
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+import msgspec
 
 from rtmem.operations.guard_features import Features, Item, features
 from rtmem.operations.guard_frames import opposed
@@ -32,8 +33,7 @@ _UNMATCHED_MAX: Final = 40
 _SAID_CHARACTERS_MAX: Final = 80
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why an answer may not be given: the reason, and what differs, for people.
 
     Reasons: quoted, code, number, unit, date, negation, question (who, when, where ...), antonym, name, content
