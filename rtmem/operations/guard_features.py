@@ -100,6 +100,7 @@ class _Reading:
         self.question = ""
         self.negations = 0
         self.emphatic = 0
+        self.has_russian: bool | None = None
 
     def read(self, found: list[Token]) -> None:
         items = self.items
@@ -162,8 +163,13 @@ class _Reading:
 
     def _is_letter(self, token: Token, found: list[Token]) -> bool:
         """Vitamin A, столбец a: a single letter that is no article."""
-        surface = token.word.surface
-        return surface.isascii() and (token.is_name or any("а" <= token.word.surface[:1] <= "я" for token in found))
+        if not token.word.surface.isascii():
+            return False
+        if token.is_name:
+            return True
+        if self.has_russian is None:  # asked once for a text: there may be a thousand letters
+            self.has_russian = any("а" <= other.word.surface[:1] <= "я" for other in found)
+        return self.has_russian
 
     def _is_relative(self, word: Word, is_after_pause: bool) -> bool:
         if not self.items:

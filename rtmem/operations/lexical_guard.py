@@ -98,8 +98,8 @@ def _quoted(a: Features, b: Features) -> Refusal | None:
 
 
 def _stemmed_apart(some: list[str], others: list[str]) -> list[str]:
-    known = [stemmed(text) for text in others]
-    return [text for text in some if not stemmed(text) or stemmed(text) not in known]
+    known = {stemmed(text) for text in others} - {""}  # "!" and "?" have no stems, and are two
+    return [text for text in some if stemmed(text) not in known]
 
 
 # Kinds of which no item may be missing on either side, in the order in which they are told.
@@ -133,8 +133,8 @@ def _numbers(a: Features, b: Features) -> Refusal | None:
 
 
 def _numbers_apart(one: Features, other: Features) -> list[Item]:
-    numbers = [item for item in one.items if item.kind == "number"]
-    return [item for item in numbers if one.numbers.count(item.stem) != other.numbers.count(item.stem)]
+    apart = {number for number in set(one.numbers) if one.numbers.count(number) != other.numbers.count(number)}
+    return [item for item in one.items if item.kind == "number" and item.stem in apart]
 
 
 _NO_SENSES: Final[frozenset[str]] = frozenset()
