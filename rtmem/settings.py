@@ -29,6 +29,7 @@ NotNegative: TypeAlias = Annotated[int, Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 Distance: TypeAlias = Annotated[float, Meta(ge=0, le=2)]  # cosine distance: 0 is the same, 2 the opposite
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+Floor: TypeAlias = Annotated[float, Meta(ge=0, lt=1)]
 Port: TypeAlias = Annotated[int, Meta(ge=0, le=65_535)]
 SocketBytes: TypeAlias = Annotated[int, Meta(ge=1, le=2**31 - 1)]  # the kernel's own limit
 Token: TypeAlias = Annotated[str, Meta(min_length=1)]
@@ -133,7 +134,9 @@ class Retrieval(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     recency_weight: Share = 0.05
     importance_weight: Share = 0.05
     half_life_ms: Positive = 90 * 86_400_000  # recency halves in so long
-    confidence_min: Share = 0.15  # below it the answer is "nothing known"; depends on embedder and kind of texts
+    confidence_min: Share = 0.15  # below it the answer is "nothing known"; depends on the kind of texts
+    # Cosine of texts that have nothing in common, by embedder; 0 where there is none.
+    cosine_floors: dict[str, Floor] = msgspec.field(default_factory=lambda: {"multilingual": 0.72})
     relevance_min: Share = 0.05  # of a hit, as a share of the best one's: what has hardly any is no answer
     items_max: Positive = 10
     tokens_max: Positive = 1_000  # of the framed text

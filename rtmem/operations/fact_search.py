@@ -114,7 +114,14 @@ def retrieve(
         # Words make a third of what is likely; where there is no meaning they are all there is to tell by.
         settings = msgspec.structs.replace(settings, confidence_min=settings.confidence_min / 3)
     ranked = retrieval.retrieve(
-        question, by_text, by_vector, found.time_ms, settings, items_max=k, tokens_max=tokens_max
+        question,
+        by_text,
+        by_vector,
+        found.time_ms,
+        settings,
+        embedder=scope.index.embedder_name,
+        items_max=k,
+        tokens_max=tokens_max,
     )
     return RetrievedFacts(
         hits=tuple(FactHit(hit.candidate.value, hit.score, hit.signals if explain else None) for hit in ranked.hits),

@@ -155,13 +155,18 @@ class _Ranking:
             yield Hit(row, -negative, signals)
 
 
-def confidence(question: str, text: Ranked, vector: Ranked, settings: Retrieval) -> float:
+def confidence(question: str, text: Ranked, vector: Ranked, settings: Retrieval, embedder: str = "") -> float:
     """How likely the answer was found, 0..1: two thirds the best cosine, one third the question's words in one text.
 
     A rank cannot tell: something is always first. Neither can this tell a question about Ann from the same one about
     Bob; it tells a question about what was never spoken of.
+
+    Args:
+        embedder: whose vectors they are; what is no more than its `cosine_floors` is no likeness.
     """
-    cosine = max((score for _, score in vector), default=0.0)
+    floor = settings.cosine_floors.get(embedder, 0.0)
+    best = max((score for _, score in vector), default=0.0)
+    cosine = (best - floor) / (1 - floor) if best > floor else 0.0
     words = set(text_query.stems(question, settings.words_max))
     likely = sorted(text, key=lambda row: (-row[1], row[0].id))[:_EVIDENCE_HITS]
     shared = max((len(words.intersection(text_query.stemmed(row.text).split())) for row, _ in likely), default=0)
@@ -175,6 +180,7 @@ def retrieve(
     now_ms: int,
     settings: Retrieval,
     *,
+    embedder: str = "",
     items_max: int | None = None,
     tokens_max: int | None = None,
 ) -> Retrieved:
@@ -182,10 +188,11 @@ def retrieve(
 
     Args:
         text, vector: what `text_query.query(question)` and a KNN of its vector found in one scope.
+        embedder: what `[embedding] model` calls the one who made the vectors.
         items_max, tokens_max: instead of those of the settings; the tokens are those of `framing` of the hits.
     """
     ranking = _Ranking.of(text, vector, now_ms, settings)
-    sure = confidence(question, text, vector, settings)
+    sure = confidence(question, text, vector, settings, embedder)
     if not ranking.places or sure < settings.confidence_min:
         return Retrieved((), known=False, confidence=sure, tokens=0, left_out=0, framing=framing(()))
     told = sum(relevance >= settings.relevance_min for _, _, relevance in ranking.places)

@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from rtmem import settings as all_settings
+from rtmem.embedding import from_settings
 from rtmem.errors import (
     ConfigError,
     EmbedderMismatchError,
@@ -65,6 +66,18 @@ def test_nothing_known_is_an_answer(ann: Caller) -> None:
     assert "Nothing is known" in found.text()
     assert ann.retrieve("").abstained
     assert ann.retrieve("?!").abstained
+
+
+@pytest.mark.parametrize("model", ["local", "multilingual"])
+def test_of_what_was_never_spoken_of_nothing_is_known_with_either_embedder(world: World, model: str) -> None:
+    embedder = from_settings(all_settings.Embedding(model=model))
+    with world.open(principal="ann", embedder=embedder) as ann:
+        for text in ("Ann lives in Oslo.", "Ann is allergic to nuts.", "My sister has a red boat."):
+            ann.write(text)
+        assert texts(ann.retrieve("Which city is Ann's home?"))[0] == "Ann lives in Oslo."
+        assert ann.retrieve("quantum chromodynamics").abstained
+        assert ann.retrieve("What is the price of gold?").abstained
+    embedder.close()
 
 
 def test_what_is_retrieved_is_framed_as_data(ann: Caller) -> None:

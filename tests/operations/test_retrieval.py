@@ -248,6 +248,19 @@ def test_what_is_far_from_the_question_is_not_given() -> None:
     assert 0 < found.confidence < 0.4
 
 
+def test_what_any_two_texts_have_in_common_for_an_embedder_is_no_likeness() -> None:
+    """E5 has a cosine of 0.75 for whatever is asked."""
+    far = [(memory("a", text="Ann moved to Oslo in May"), 0.75)]
+    near = [(memory("a", text="Ann moved to Oslo in May"), 0.86)]
+    settings = with_(confidence_min=0.15, cosine_floors={"high": 0.72})
+    question = "gold price?"
+    assert retrieve(question, [], far, NOW_MS, settings, embedder="another").known
+    assert not retrieve(question, [], far, NOW_MS, settings, embedder="high").known
+    assert retrieve(question, [], near, NOW_MS, settings, embedder="high").known
+    assert confidence(question, [], [(memory("a"), 1.0)], settings, "high") == pytest.approx(2 / 3)
+    assert confidence(question, [], [(memory("a"), 0.5)], settings, "high") == 0
+
+
 def test_what_has_hardly_any_of_the_best_ones_relevance_is_not_given() -> None:
     cosines = {"wifi": 0.5, "router": 0.3, "cat": 0.07, "car": 0.01}
     found = retrieve("wifi?", listed(wifi=2.0), listed(**cosines), NOW_MS, with_(relevance_min=0.05))
