@@ -117,18 +117,19 @@ class Near:
 
 
 def nearest(
-    index: CacheIndex, entries: str, scope: str, vector: bytes, up_to: float, timeout_ms: int
+    index: CacheIndex, entries: str, scope: str, vector: bytes, up_to: float, timeout_ms: int, *, learned: bool = True
 ) -> Steps[list[Near]]:
     """The nearest questions of a scope, nearest first.
 
     Args:
         vector: float32, shape (dims,), in this machine's order of bytes.
         up_to: distance.
+        learned: leave out what is farther than its own threshold, if [cache] adaptive says so.
 
     Redis: 1 round trip, FCALL rtmem_v1_cache_find. 2 more when the index has been lost.
     """
     settings = index.settings
-    args: list[Argument] = [up_to, int(settings.adaptive), index.name]
+    args: list[Argument] = [up_to, int(learned and settings.adaptive), index.name]
     args += _words(index.vector_field, settings.candidates_max)
     args += ["TIMEOUT", settings.lookup_deadline_ms, "PARAMS", 4, "scope", scope, "vector", vector]
     try:

@@ -262,7 +262,13 @@ def explain_question(cache: CacheContext, question: Question) -> Steps[Explanati
         (vector,) = yield Embed((question.text,), "query", deadline.left_ms)
         if (yield from cache_index.ensure(index, wait=True, timeout_ms=deadline.left_ms)):
             found = yield from cache_index.nearest(
-                index, cache.keys.entries, question.scope, vector.tobytes(), DISTANCE_MAX, deadline.left_ms
+                index,
+                cache.keys.entries,
+                question.scope,
+                vector.tobytes(),
+                DISTANCE_MAX,
+                deadline.left_ms,
+                learned=False,
             )
         else:
             why = "this Redis has no query engine"

@@ -271,6 +271,9 @@ def test_a_wrong_hit_that_is_reported_does_not_happen_again(ann: Caller) -> None
     ann.update(FRANCE, "Paris!", SCOPE)  # it is about the question, not about its answer
     assert ann.lookup(LIKE_FRANCE, SCOPE) is None
     assert ann.stats().reported_wrong == 1
+    (near,) = ann.explain(LIKE_FRANCE, SCOPE).candidates  # and says why
+    assert near.threshold < near.distance < ann.settings.thresholds["words"]
+    assert not near.taken
 
 
 def test_a_wrong_hit_at_no_distance_does_not_happen_again_either(ann: Caller) -> None:
