@@ -7,9 +7,12 @@ one process computes, and renews its lease while it does; the others wait until 
     stored        looks the answer up
     failed        one of them, the first to take the lease, tries; the others wait for that one
     alone         the answer is one that nobody else should get: each computes its own, at the same time
+    lost          Redis did not take the answer: one of each process computes, for all who ask in it, at the same time
     in silence    the lease ends with its holder: as failed
 
-Where Redis is lost, every process computes, for all who ask in it: a cache must not be what keeps an answer away.
+Where Redis is lost, every process computes, for all who ask in it: a cache must not be what keeps an answer away, nor
+may all who wait fall upon the model at once. Such an answer is for those who asked before it was begun: of an
+invalidation since then nobody knows.
 """
 
 from __future__ import annotations
@@ -18,11 +21,12 @@ import secrets
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextvars import ContextVar
-from typing import Any, Final, TypeAlias
+from math import inf
+from typing import Any, Final
 
 from rtmem.errors import RtmemError
 from rtmem.operations.cache_answers import portable
-from rtmem.operations.cache_notes import UNKNOWN_US
+from rtmem.operations.cache_notes import UNKNOWN_US, Ending, Handed
 from rtmem.operations.cache_prompts import CacheScope, Prompt, Question, read_question
 from rtmem.operations.cache_records import Hit, Outcome, Written
 from rtmem.operations.cache_state import CacheContext
@@ -34,11 +38,9 @@ from rtmem.steps import Batch, Call, Steps
 STORED: Final = "stored"
 FAILED: Final = "failed"
 ALONE: Final = "alone"
+LOST: Final = "lost"
 _computing: Final[ContextVar[frozenset[str]]] = ContextVar("rtmem_computing", default=frozenset())
 """Whose computing this code is part of: it must not wait for its own end."""
-
-Ending: TypeAlias = str | bytes
-"""How a flight ended: one of the words above, or the answer itself where Redis cannot hand it on."""
 
 
 def get_or_compute(
@@ -89,6 +91,7 @@ class Flight:
         self.compute = compute
         self.properties = (tags, ttl_ms, allow)
         self.waited_s = 0.0
+        self.asked_s = self.state.clock()
         self.began_us: int | None = None
 
     def outcome(self) -> Steps[Outcome]:
@@ -103,11 +106,13 @@ class Flight:
                 return (yield from self._lead(mine))
             state.counts.add("joined")
             ending = yield from self._wait_for(other)
-            if isinstance(ending, bytes):
-                return Outcome(answer=read_answer(self.cache, ending), waited_ms=round(self.waited_s * 1_000))
-            if ending in (ALONE, ""):
+            if isinstance(ending, Handed):
+                if self.asked_s < ending.began_s:
+                    answer = read_answer(self.cache, ending.answer)
+                    return Outcome(answer=answer, waited_ms=round(self.waited_s * 1_000))
+            elif ending in (ALONE, ""):
                 break
-            if ending == STORED:
+            elif ending == STORED:
                 hit = yield from self._look()
         return self._found(hit) if hit is not None else (yield from self._compute())
 
@@ -140,14 +145,10 @@ class Flight:
                 outcome, ending = self._found(hit), STORED
                 return outcome
             found = yield from self._with_lease()
-            if found is not None:
-                outcome, ending = found
-                return outcome
-            if not self.state.redis_pause.is_on:
+            if found == ALONE:
                 self._end(flight, ALONE)  # now, for the others compute at the same time
                 return (yield from self._compute())
-            outcome = yield from self._compute()
-            ending = self._shared(outcome)
+            outcome, ending = (yield from self._for_this_process()) if isinstance(found, str) else found
             return outcome
         finally:
             self._end(flight, ending)
@@ -157,22 +158,32 @@ class Flight:
             self.state.flights.pop(self.question.entry_id, None)
             flight.set_result(ending)
 
-    def _shared(self, outcome: Outcome) -> Ending:
-        """The answer itself, for those who wait in this process: Redis cannot hand it on. Not if nobody else should
-        get it; and as bytes, so that each has one of its own."""
-        if outcome.written is None or outcome.written.reason != "unavailable":
-            return STORED if outcome.written is not None and outcome.written.stored else ALONE
-        return self.cache.serde.dumps(portable(outcome.answer))
+    def _for_this_process(self) -> Steps[tuple[Outcome, Ending]]:
+        """An answer without a lease. While Redis is left alone, it is for whoever asks meanwhile."""
+        began_s = inf if self.state.redis_pause.is_on else self.state.clock()
+        outcome = yield from self._compute()
+        return outcome, self._ending(outcome, began_s)
 
-    def _with_lease(self) -> Steps[tuple[Outcome, Ending] | None]:
-        """An answer, by this process or another, and how others shall take it; none if there is no lease to be had."""
+    def _ending(self, outcome: Outcome, began_s: float) -> Ending:
+        """How those who wait in this process take an answer that was computed."""
+        written = outcome.written
+        if written is None or written.reason != "unavailable":
+            return STORED if written is not None and written.stored else ALONE
+        try:
+            return Handed(self.cache.serde.dumps(portable(outcome.answer)), began_s)
+        except Exception:  # noqa: BLE001 - what the policy made of it could be written, the answer itself cannot
+            return ALONE
+
+    def _with_lease(self) -> Steps[tuple[Outcome, Ending] | str]:
+        """An answer, by this process or another, and how others shall take it; ALONE or LOST if there is no lease."""
         token = secrets.token_hex(8)
         while self._patience_s > 0 and not self.state.redis_pause.is_on:
             try:
                 reply = yield from self._ask("acquire", token, self.cache.settings.lease_ms)
                 if reply[0] == b"wait":
-                    if (yield from self._wait_for_lease(reply[1], reply[2])) == ALONE:
-                        break
+                    verdict = yield from self._wait_for_lease(reply[1], reply[2])
+                    if verdict in (ALONE, LOST):
+                        return verdict
                     continue
                 if reply[0] == b"hit":
                     outcome = self._found(exact_hit(self.cache, self.question, reply[1:]))
@@ -180,9 +191,9 @@ class Flight:
                     return outcome, STORED
             except RtmemError as exc:
                 self.state.note(exc)
-                break
+                return LOST
             return (yield from self._hold(token, int(reply[1])))
-        return None
+        return LOST if self.state.redis_pause.is_on else ALONE
 
     def _ask(self, function: str, *args: str | int) -> Steps[Any]:
         timeout_ms = self.cache.settings.lookup_deadline_ms  # somebody waits for each
@@ -217,10 +228,11 @@ class Flight:
             yield from self._release(token, FAILED)
             raise
         written = yield from self._store(answer, since_s, began_us, token)
-        verdict = STORED if written.stored else FAILED if written.reason == "invalidated" else ALONE
-        if verdict == ALONE:
-            yield from self._release(token, verdict)  # it was not sent, or that failed; else it took the lease along
-        return self._computed(answer, written), verdict
+        outcome = self._computed(answer, written)
+        ending = FAILED if written.reason == "invalidated" else self._ending(outcome, since_s)
+        if ending not in (STORED, FAILED):  # it was not sent, or that failed; else it took the lease along
+            yield from self._release(token, ALONE if ending == ALONE else LOST)
+        return outcome, ending
 
     def _called(self, call: Call) -> Steps[Any]:
         """What `compute` answers."""

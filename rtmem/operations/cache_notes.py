@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 KNOWN_MAX: Final = 65_536
 OPEN_MAX: Final = 16_384
@@ -15,6 +15,17 @@ UNEMBEDDED_MAX: Final = 1_024
 TENANTS_MAX: Final = 4_096  # whose misses are counted before Redis is told of them
 UNKNOWN_US: Final = 0
 """Of a question that was asked nobody knows when: all that was invalidated lately was invalidated after it."""
+
+
+class Handed(NamedTuple):
+    """An answer that Redis cannot hand on, for those who wait for it in this process."""
+
+    answer: bytes  # so that each has one of its own
+    began_s: float  # who asked later does not get it
+
+
+Ending: TypeAlias = str | Handed
+"""How a flight ended (`cache_flights` has the words for it), or the answer itself."""
 
 
 class Pause:

@@ -22,7 +22,7 @@ from rtmem.errors import (
     ServerUnavailableError,
 )
 from rtmem.keys import CacheKeys, Keys
-from rtmem.operations.cache_notes import Counts, Known, OpenQuestions, Pause, Unembedded, Usage
+from rtmem.operations.cache_notes import Counts, Ending, Known, OpenQuestions, Pause, Unembedded, Usage
 from rtmem.operations.cache_records import CacheDraft, CachePolicy, Guard, Judge
 from rtmem.operations.serde import Serde
 
@@ -48,7 +48,7 @@ class CacheState:
     unembedded: Unembedded = field(default_factory=Unembedded)
     open: OpenQuestions = field(init=False)
     counts: Counts = field(default_factory=Counts)
-    _flights: dict[str, Future[str | bytes]] = field(default_factory=dict)
+    _flights: dict[str, Future[Ending]] = field(default_factory=dict)
     _usage: Usage = field(init=False)
     _pid: int = field(default_factory=os.getpid)
 
@@ -60,7 +60,7 @@ class CacheState:
         self.open = OpenQuestions(self.settings.question_ms_max, self.clock)
 
     @property
-    def flights(self) -> dict[str, Future[str | bytes]]:
+    def flights(self) -> dict[str, Future[Ending]]:
         """Id -> how its computing in this process ends."""
         self._begin_anew_in_a_child()
         return self._flights

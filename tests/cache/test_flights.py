@@ -26,6 +26,7 @@ from rtmem.cache import AsyncSemanticCache, SemanticCache
 from rtmem.errors import InvalidRequestError, WrongColourError
 from tests.cache.colours import FRANCE, SCOPE, World, settings
 from tests.callers import Caller
+from tests.conftest import ServerFactory
 from tests.drivers.processes import becomes, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -179,6 +180,47 @@ def test_without_redis_each_process_computes_once_and_each_caller_has_an_answer_
         assert model.calls == 2
         assert [outcome.answer for outcome in outcomes] == [["Paris."]] * 10
         assert len({id(outcome.answer) for outcome in outcomes}) >= 8  # only the two who computed share the model's
+
+
+def test_an_answer_that_redis_does_not_take_is_computed_once_in_each_process(
+    world: World, redis_server: ServerFactory
+) -> None:
+    url = redis_server().url
+    with redis.Redis.from_url(url) as client, world.open(url=url) as one, world.open(url=url) as two:
+        caches = [one, two]
+        for cache in caches:
+            cache.update("Who wrote Faust?", "Goethe.", SCOPE)
+        client.config_set("maxmemory", 1)  # of no policy: what takes memory is refused
+        client.client_pause(PATIENCE_S * 1_000, all=False)  # there is no lease until all have asked
+
+        def all_have_asked() -> bool:
+            ready = all(cache.counts.get("joined", 0) >= 4 for cache in caches)
+            if ready:
+                client.client_unpause()
+            return ready
+
+        model = Model([["Paris."]], world.awaiting)
+        outcomes = ask_at_once(caches, model, 5, all_have_asked)
+        assert model.calls == 2
+        assert [outcome.answer for outcome in outcomes] == [["Paris."]] * 10
+        assert len({id(outcome.answer) for outcome in outcomes}) >= 8
+        assert not client.keys("*lease:*")
+
+
+def test_an_answer_that_redis_does_not_take_is_not_for_who_asked_when_it_was_under_way(
+    world: World, redis_server: ServerFactory
+) -> None:
+    url = redis_server().url
+    with redis.Redis.from_url(url) as client, world.open(url=url) as cache, ThreadPoolExecutor(2) as threads:
+        model = Model(["Bonn.", "Berlin."], world.awaiting)
+        early = threads.submit(lambda: cache.get_or_compute("Capital?", SCOPE, model.compute))
+        eventually(lambda: model.calls == 1, PATIENCE_S)
+        cache.invalidate(everything=True)
+        client.config_set("maxmemory", 1)
+        late = threads.submit(lambda: cache.get_or_compute("Capital?", SCOPE, model.compute))
+        eventually(lambda: cache.counts.get("joined") == 1, PATIENCE_S)
+        model.go_on.set()
+        assert (early.result(PATIENCE_S).answer, late.result(PATIENCE_S).answer) == ("Bonn.", "Berlin.")
 
 
 def test_who_has_waited_long_enough_asks_too(world: World) -> None:
