@@ -41,8 +41,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What `get_or_compute` gives: the answer, and where it is from."""
 
     answer: Any
-    hit: Hit | None = None  # None: it was computed for this caller
-    written: Written | None = None  # what became of it then
+    hit: Hit | None = None  # None: it was computed
+    written: Written | None = None  # what became of it then; None: it was computed for another caller, without Redis
     waited_ms: int = 0  # for somebody else who was computing it
 
 

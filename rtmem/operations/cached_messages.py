@@ -28,16 +28,17 @@ def kept(message: BaseMessage, ending: Mapping[str, Any] | None = None) -> BaseM
     return whole.model_copy(update={"id": None, "response_metadata": metadata})
 
 
-def replayed(message: M, hit: Hit) -> M:
+def replayed(message: M, hit: Hit | None) -> M:
     """`message` as it is given out of the cache.
 
     Its usage is zero: whoever adds up what answers cost must not count this one again. What it cost when it was
-    computed stands in `response_metadata["rtmem_cache"]["usage"]`, beside kind, distance, saved_ms and hit_id.
+    computed stands in `response_metadata["rtmem_cache"]["usage"]`, beside kind, distance, saved_ms and hit_id; alone,
+    without a hit, if it was computed for somebody who asked the same at the same time.
     """
     if not isinstance(message, AIMessage):
         return message
     metadata = {name: value for name, value in message.response_metadata.items() if name not in _SPENT}
-    metadata[CACHED] = {**facts(hit), "usage": message.usage_metadata}
+    metadata[CACHED] = {**(facts(hit) if hit else {}), "usage": message.usage_metadata}
     usage = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
     return message.model_copy(update={"usage_metadata": usage, "response_metadata": metadata})
 

@@ -21,7 +21,7 @@ from rtmem.agent.cache.binding import with_model
 from rtmem.agent.cache.chunks import chunks_of, kept_result, messages_of
 from rtmem.agent.cache.model_scope import name_of, parameters_of, scope_of_call
 from rtmem.agent.cache.streams import ashared, shared
-from rtmem.cache import AsyncSemanticCache, CacheScope, Hit, SemanticCache, Unwanted
+from rtmem.cache import AsyncSemanticCache, CacheScope, Hit, Outcome, SemanticCache, Unwanted
 from rtmem.errors import ConfigError, InvalidRequestError, WrongColourError
 from rtmem.operations.cache_prompts import Conversation, read_question
 from rtmem.operations.cache_writing import check_properties
@@ -174,7 +174,7 @@ class CachedChatModel(BaseChatModel):
             return kept_result(results[0])
 
         outcome = cache.get_or_compute(messages, scope, compute, **self._options)
-        return results[0] if outcome.hit is None else _result(outcome.hit)
+        return results[0] if results else _result(outcome) or self._ask(messages, stop, kwargs)
 
     async def _agenerate(
         self,
@@ -195,7 +195,7 @@ class CachedChatModel(BaseChatModel):
             return kept_result(results[0])
 
         outcome = await cache.get_or_compute(messages, scope, compute, **self._options)
-        return results[0] if outcome.hit is None else _result(outcome.hit)
+        return results[0] if results else _result(outcome) or await self._aask(messages, stop, kwargs)
 
     # Streams ---------------------------------------------------------------------------------------------------------
 
@@ -316,14 +316,22 @@ class CachedChatModel(BaseChatModel):
         return isinstance(self.answers, SemanticCache)
 
 
-def _result(hit: Hit) -> ChatResult:
-    _tell(hit)
-    return ChatResult(generations=[ChatGeneration(message=replayed(message, hit)) for message in hit.answer])
+def _result(outcome: Outcome) -> ChatResult | None:
+    """What this caller gets of an answer that somebody else asked for; None if it holds nothing to be given."""
+    messages = _messages(outcome)
+    return ChatResult(generations=[ChatGeneration(message=each) for each in messages]) if messages else None
 
 
-def _replay(hit: Hit) -> Iterator[ChatGenerationChunk]:
-    _tell(hit)
-    return chunks_of(replayed(hit.answer[0], hit))
+def _replay(outcome: Outcome) -> Iterator[ChatGenerationChunk] | None:
+    """See `_result`."""
+    messages = _messages(outcome)
+    return chunks_of(messages[0]) if messages else None
+
+
+def _messages(outcome: Outcome) -> list[BaseMessage]:
+    if outcome.hit is not None:
+        _tell(outcome.hit)
+    return [replayed(message, outcome.hit) for message in outcome.answer or ()]
 
 
 def _tell(hit: Hit) -> None:

@@ -16,10 +16,11 @@ from typing import Any, TypeAlias
 from langchain_core.outputs import ChatGenerationChunk
 
 from rtmem.agent.cache.chunks import copy_of, kept_stream
-from rtmem.cache import Hit, Outcome
+from rtmem.cache import Outcome
 
 Chunk: TypeAlias = ChatGenerationChunk
-Replay: TypeAlias = Callable[[Hit], Iterator[Chunk]]
+Replay: TypeAlias = Callable[[Outcome], Iterator[Chunk] | None]
+"""None: there is nothing in it that could be streamed."""
 
 
 class _Left(Exception):
@@ -29,7 +30,7 @@ class _Left(Exception):
 def shared(
     ask: Callable[[Callable[[], Any]], Outcome], live: Callable[[], Iterator[Chunk]], replay: Replay
 ) -> Generator[Chunk, None, None]:
-    """The model's stream as it comes, or that of a hit.
+    """The model's stream as it comes, or that of an answer which somebody else asked for.
 
     The model is read in a thread, in which the cache waits for the whole of it. Who stops listening stops it at its
     next chunk, and nothing is kept.
@@ -39,8 +40,10 @@ def shared(
     )  # no longer than the answer, which is kept whole anyway
     left = threading.Event()
     ended: Future[Outcome] = Future()
+    is_live = threading.Event()
 
     def compute() -> Any:
+        is_live.set()
         whole = []
         for chunk in () if left.is_set() else live():
             whole.append(copy_of(chunk))
@@ -67,8 +70,9 @@ def shared(
         outcome = ended.result()
     finally:
         left.set()
-    if outcome.hit is not None:
-        yield from replay(outcome.hit)
+    if not is_live.is_set():
+        chunks = replay(outcome)
+        yield from live() if chunks is None else chunks
 
 
 async def ashared(
@@ -76,8 +80,10 @@ async def ashared(
 ) -> AsyncGenerator[Chunk, None]:
     """See `shared`. The model is read in a task; who stops listening cancels it."""
     heard: asyncio.Queue[Chunk | None] = asyncio.Queue()
+    is_live = asyncio.Event()
 
     async def compute() -> Any:
+        is_live.set()
         whole = []
         async for chunk in live():
             whole.append(copy_of(chunk))
@@ -102,6 +108,12 @@ async def ashared(
         if not task.done():
             task.cancel()
             await asyncio.wait((task,))
-    if outcome.hit is not None:
-        for chunk in replay(outcome.hit):
+    if is_live.is_set():
+        return
+    chunks = replay(outcome)
+    if chunks is None:
+        async for chunk in live():
             yield chunk
+        return
+    for chunk in chunks:
+        yield chunk

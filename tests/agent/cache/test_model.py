@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 from langchain_core._api import LangChainBetaWarning
 from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler
@@ -34,6 +35,7 @@ from tests.cache import chat_server
 from tests.cache.chat_server import ChatServer
 from tests.cache.chat_tools import Answer, look, other_look
 from tests.checkpoint.colours import Loop
+from tests.drivers.processes import eventually
 from tests.embedders import Words
 
 # Nothing here may depend on how fast a machine is: no deadline, and no lease that ends by itself.
@@ -597,6 +599,45 @@ class Odd(BaseChatModel):
 
     def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
         return ChatResult(generations=[ChatGeneration(message=AIMessage(f"{self.said}: {time.monotonic_ns()}"))])
+
+
+class Held(Odd):
+    """It answers when it is told to."""
+
+    go_on: Any = Field(default_factory=threading.Event, exclude=True)
+
+    def _generate(self, *args: Any, **options: Any) -> Any:
+        assert self.go_on.wait(60)
+        return super()._generate(*args, **options)
+
+
+def test_without_redis_all_who_ask_at_once_get_the_one_answer_of_the_model(talk: Talk) -> None:
+    kept = msgspec.structs.replace(SETTINGS, pause_ms=LONG_MS)
+    away = type(talk.cache)("unix:///tmp/no-such-socket.sock", principal="ann", guard=False, settings=kept)
+    lost, held = Talk(away, talk.server, talk.loop, talk.streaming), Held()
+    model = lost.model(held, model_name="odd", parameters={})
+    with ThreadPoolExecutor(5) as pool:
+        asked = [pool.submit(lost.ask, "Hi", model) for _ in range(5)]
+        eventually(lambda: away.counts.get("joined", 0) >= 4, 60)
+        held.go_on.set()
+        answers = [each.result(60) for each in asked]
+    assert len({answer.content for answer in answers}) == 1  # it has the time in it
+    others = [answer for answer in answers if "rtmem_cache" in answer.response_metadata]
+    assert [other.usage_metadata["total_tokens"] for other in others] == [0] * 4
+
+
+class Unreadable(Odd):
+    """It calls a tool with arguments that are no JSON."""
+
+    def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
+        call = {"name": "f", "args": "{", "id": str(time.monotonic_ns()), "error": None, "type": "invalid_tool_call"}
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("", invalid_tool_calls=[call]))])
+
+
+def test_where_nothing_is_kept_of_an_answer_the_model_is_asked_again(talk: Talk) -> None:
+    model = talk.model(Unreadable(), model_name="odd", parameters={}, allow=["empty", "tool_calls"])
+    talk.run(lambda: model.invoke("Hi"), lambda: model.ainvoke("Hi"))
+    assert "rtmem_cache" not in talk.ask("Hi", model).response_metadata
 
 
 def test_a_model_that_does_not_stream_is_streamed_out_of_the_cache_too(talk: Talk) -> None:
