@@ -85,6 +85,9 @@ def find(
 ) -> Steps[Found]:
     """The items that queries lead to, one query after the other until there are `enough`, each item once.
 
+    Of a query by a vector that brings as many as it may, the last is left out, and all that are as near: which of these
+    the engine brings depends on how many it may. If there are not enough then, the function asks for more.
+
     Redis: 1 round trip, FCALL rtmem_v1_memories_find; ttls included. 2 more when the index has been lost.
     """
 

@@ -56,8 +56,7 @@ def search(scope: MemoryScope, op: SearchOp, vector: bytes | None) -> Steps[Sear
         QueryError: limit, offset or filter cannot be used. ModuleMissingError, EmbedderMismatchError.
 
     Redis: 1 round trip, ttls included. More where the server cannot decide a filter (one per 4 times as many items
-        looked at, and one for ttls), where items expire meanwhile, or where several vectors of one item crowd the
-        result.
+        looked at, and one for ttls), or where items expire meanwhile.
     """
     wanted = Wanted(op.offset, op.limit)
     narrowed = narrow(op.filter, scope.settings.numbers)
@@ -67,7 +66,8 @@ def search(scope: MemoryScope, op: SearchOp, vector: bytes | None) -> Steps[Sear
         if vector is None:
             return [in_order(scope.index, clauses, most)]
         bare = in_order(scope.index, f"{clauses} @mark:{{{BARE}}}", most, sides=True)
-        return [nearest(scope.index, clauses, vector, most), bare]
+        # One more, for `find` leaves out the last, and all that are as near.
+        return [nearest(scope.index, clauses, vector, min(most + 1, memory_queries.RESULTS_MAX)), bare]
 
     results = SearchResults()
     if wanted.limit:
@@ -113,6 +113,8 @@ class Pages:
                     found[row[0]] = (item, row[4])
             if len(found) >= needed or not page.has_more:
                 break
+            if len(page.rows) < take and window == memory_queries.RESULTS_MAX:
+                break  # a million vectors that are equally near
             skip += len(page.rows)
             if len(page.rows) < take:  # not a full page: the window was too small
                 window *= _GROWTH

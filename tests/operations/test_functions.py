@@ -15,7 +15,7 @@ NAME = "rtmem_v2_checkpoint_get"
 CODES = {
     "rtmem_v2_checkpoint": "6fa22f834da7cc98",
     "rtmem_v2_pointers": "17b08dd3c7e3b842",
-    "rtmem_v1_memories": "649790901c75b318",
+    "rtmem_v1_memories": "9e3fb6cca2db3c5f",
     "rtmem_v1_facts": "3d8c24dc7abd79f9",
     "rtmem_v1_cache": "53668bd29be65938",
     "rtmem_v1_nodes": "0ac551361c8cc247",

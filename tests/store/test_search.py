@@ -59,6 +59,18 @@ def test_the_dollar_is_the_whole_value_wherever_it_stands(stores: Stores) -> Non
         assert found.score > 0.5
 
 
+def test_pages_fit_together_where_many_items_are_equally_near(store: AnyStore) -> None:
+    """Of those that are as near as its last, the engine brings any, and others for every length of a page."""
+    store.batch([PutOp(NS, f"{n}", {"text": ["a", "ab", "abc"][n % 3]}) for n in range(60)])
+    store.put(NS, "bare", {"text": "a"}, index=False)
+    for size in (4, 10, 25):
+        pages = [store.search(NS, query="a", limit=size, offset=offset) for offset in range(0, 62, size)]
+        keys = [item.key for page in pages for item in page]
+        assert sorted(keys) == sorted([*map(str, range(60)), "bare"]), size
+        assert [len(page) for page in pages[:-1]] == [size] * (len(pages) - 1)
+        assert keys[-1] == "bare"
+
+
 def test_items_without_a_vector_come_last_and_pages_do_not_repeat_them(store: AnyStore) -> None:
     """InMemoryStore brings them again on each page."""
     for n in range(3):

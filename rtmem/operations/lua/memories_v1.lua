@@ -181,6 +181,7 @@ end
 -- Reading -------------------------------------------------------------------
 
 local PLACE = {'ns', 'k'}
+local RESULTS_MAX = 1000000 -- of one query; the engine refuses more
 
 -- {v, created, u} of an item that lives, or nil; with `refresh` its time begins anew.
 local function read(key, refresh, fields)
@@ -221,29 +222,53 @@ local function is_ready(info)
   return info and tostring(text(info.indexing)) == '0' and '1' or '0'
 end
 
+-- The same query by a vector for other many.
+local function widen(query, most)
+  query[2] = query[2]:gsub('%[KNN %d+', '[KNN ' .. most, 1)
+  for n = 3, #query do
+    if query[n] == 'LIMIT' then
+      query[n + 2] = most
+      return
+    end
+  end
+end
+
 -- Runs queries one after the other until there are enough documents.
 -- argv from `at` on: most, n, the n words of a query without FT.SEARCH; most, n, ...
--- Replies the keys of items in order without repetition, the score of each or '', and whether the queries have more
+-- Replies the keys of items in order without repetition, the score of each or '', and whether the queries have more.
+-- Of documents that are equally near as the last that a query by a vector brings, the engine takes any, and others for
+-- another `most`. So where there may be more these are left out, or pages would not fit together; where it then is not
+-- enough, the query is asked for more.
 local function run_queries(argv, at, enough)
   local ids, scores, seen, n_ids = {}, {}, {}, 0
   while at <= #argv do
     if n_ids >= enough then return ids, scores, true end
     local most, words = tonumber(argv[at]), tonumber(argv[at + 1])
-    local reply = redis.call('FT.SEARCH', unpack(argv, at + 2, at + 1 + words))
-    local count, n = 0, 2
-    while reply[n] do
-      local id, score = reply[n]:match('^(.-})') or reply[n], ''
-      if type(reply[n + 1]) == 'table' then
-        score = reply[n + 1][2]
-        n = n + 1
+    local query, n_before = {unpack(argv, at + 2, at + 1 + words)}, n_ids
+    while true do
+      local reply = redis.call('FT.SEARCH', unpack(query))
+      local count, n, last = 0, 2, ''
+      while reply[n] do
+        local id, score = reply[n]:match('^(.-})') or reply[n], ''
+        if type(reply[n + 1]) == 'table' then
+          score = reply[n + 1][2]
+          n = n + 1
+        end
+        n, count, last = n + 1, count + 1, score
+        if not seen[id] then
+          n_ids = n_ids + 1
+          seen[id], ids[n_ids], scores[n_ids] = true, id, score
+        end
       end
-      n, count = n + 1, count + 1
-      if not seen[id] then
-        n_ids = n_ids + 1
-        seen[id], ids[n_ids], scores[n_ids] = true, id, score
+      if count < most then break end
+      while last ~= '' and n_ids > n_before and scores[n_ids] == last do
+        seen[ids[n_ids]], ids[n_ids], scores[n_ids] = nil, nil, nil
+        n_ids = n_ids - 1
       end
+      if last == '' or n_ids >= enough or most >= RESULTS_MAX then return ids, scores, true end
+      most = math.min(4 * most, RESULTS_MAX)
+      widen(query, most)
     end
-    if count >= most then return ids, scores, true end
     at = at + 2 + words
   end
   return ids, scores, false
