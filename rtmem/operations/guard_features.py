@@ -45,12 +45,13 @@ class Item(msgspec.Struct, frozen=True, eq=False, gc=False):
     joined: str  # "and", "or" or "versus" stands before it
     is_apart: bool  # an article or auxiliary stands before it
     is_passive: bool  # a participle after "be": it is done to what stands before it
+    is_parted: bool  # punctuation stands before it
     takes_it: bool = False  # "it" follows, which stands for something before
 
 
-def _item(word: Word, role: str, is_name: bool, joined: str, is_apart: bool, is_passive: bool) -> Item:
+def _item(word: Word, role: str, is_name: bool, joined: str, is_apart: bool, is_passive: bool, is_parted: bool) -> Item:
     kind, surface, stem, senses = word.kind, word.surface, word.stem, word.senses
-    return Item(word, kind, surface, stem, senses, role, is_name, joined, is_apart, is_passive)
+    return Item(word, kind, surface, stem, senses, role, is_name, joined, is_apart, is_passive, is_parted)
 
 
 class Features(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -106,7 +107,7 @@ class _Reading:
         items = self.items
         role = ""
         joined = ""
-        is_apart = is_after_pause = is_after_item = is_after_auxiliary = is_after_be = False
+        is_apart = is_after_pause = is_after_item = is_after_auxiliary = is_after_be = is_parted = False
         for at, token in enumerate(found):
             word = token.word
             kind = word.kind
@@ -152,13 +153,15 @@ class _Reading:
                 if role == "to":
                     _acts(items)
                 is_passive = is_after_be and _is_participle(word.surface)
-                items.append(_item(word, role, token.is_name, joined, is_apart, is_passive))
+                items.append(_item(word, role, token.is_name, joined, is_apart, is_passive, is_parted))
+                is_parted = False
                 is_after_be = not token.pauses and (is_after_be or word.stem == "get")
                 if kind not in _PASSED_OVER:
                     role, joined, is_apart = "", "", False
             is_after_pause = token.pauses
             if is_after_pause:
                 role = ""
+                is_parted = True
             is_after_item, is_after_auxiliary = is_item, word.name is AUXILIARY
 
     def _is_letter(self, token: Token, found: list[Token]) -> bool:

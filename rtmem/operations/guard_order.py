@@ -6,12 +6,14 @@ its place among the others (subject, verb, object), and in Russian by its ending
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Final
 
 from rtmem.operations.guard_endings import are_bent, declined, is_instrumental
 from rtmem.operations.guard_features import Features, Item
 from rtmem.operations.guard_lexicon import Kind, words_of
+from rtmem.operations.guard_lists import relisted
 from rtmem.operations.guard_pairs import NO_KIN, Kin, Pair, Said, paired, said
 from rtmem.operations.text_query import stem
 
@@ -42,9 +44,25 @@ _MUTUAL: Final = frozenset(
             "смешать смешивать мешать сочетать сочетаться сравнить сравнивать расстояние далеко совместим"
         ),
     )
-)
+) | {"how far"}
+_HOW_FAR: Final = frozenset(("how far",))
 _CHOOSING: Final = frozenset(("what", "who"))
-_MUTUAL_ROLES: Final = frozenset(frozenset(("", role)) for role in ("with", "from", "с", "от"))
+_MUTUAL_ROLES: Final = frozenset(frozenset(("", role)) for role in ("with", "from", "с"))
+# These are between two whatever is asked of them: the distance from A to B, чем А отличается от Б.
+_BETWEEN_TWO: Final = {
+    frozenset(roles): frozenset(map(stem, words.split()))
+    for *roles, words in (
+        ("from", "to", "distance"),
+        ("", "to", "compare comparison similar equal"),
+        ("", "with", "compare comparison"),
+        ("из", "до", "расстояние"),
+        ("", "из", "отличается отличие"),
+        ("", "с", "сравнить сравнивать сравнение"),
+    )
+}
+_THAN: Final = frozenset(("than", ""))
+_COMPARES: Final = re.compile(r"\bcompares? (?:to|with)\b")
+_NO_STEMS: Final[frozenset[str]] = frozenset()
 _OBJECT_AND_SUBJECT: Final = {"object", "subject"}
 _BY: Final = frozenset(("by", ""))
 
@@ -54,13 +72,22 @@ def exchanged(asked: Features, cached: Features, kin: Kin = NO_KIN) -> Said | No
 
     kin: which items of `asked` and `cached` are made from one word, though they share no sense.
     """
+    found = _exchanged(asked, cached, kin)
+    if found:
+        listed_anew = relisted(asked, cached)
+        if listed_anew is not None:
+            return _exchanged(asked, listed_anew, kin)
+    return found
+
+
+def _exchanged(asked: Features, cached: Features, kin: Kin) -> Said | None:
     pairs = paired(asked.items[:_ITEMS_MAX], cached.items[:_ITEMS_MAX], kin)
     moved = [pair for pair in pairs if pair.one.role != pair.other.role]
     excused: set[Pair] = set()
     for at, first in enumerate(moved):
         for second in moved[at + 1 :]:
             if first.one.role == second.other.role and second.one.role == first.other.role:
-                if frozenset((first.one.role, second.one.role)) in _MUTUAL_ROLES and _is_mutual(pairs, asked):
+                if _is_mutual(pairs, asked, frozenset((first.one.role, second.one.role))):
                     excused |= {first, second}
                     continue
                 return said(first.one, second.one), said(first.other, second.other)
@@ -90,11 +117,14 @@ def exchanged(asked: Features, cached: Features, kin: Kin = NO_KIN) -> Said | No
     return _swapped(pairs) or declined(pairs) or _suffered(pairs, asked, cached) or _crossed(pairs)
 
 
-def _is_mutual(pairs: list[Pair], asked: Features) -> bool:
+def _is_mutual(pairs: list[Pair], asked: Features, roles: frozenset[str]) -> bool:
     """Whether two do it with each other. "Which drinks mix with gin" is not "which gins mix with drinks"."""
-    return any(
-        pair.one.stem == "how far" or (pair.one.stem in _MUTUAL and asked.question not in _CHOOSING) for pair in pairs
-    )
+    if roles == _THAN:  # "compare to" is read as "than" is
+        return _COMPARES.search(asked.text.casefold()) is not None
+    stems = _BETWEEN_TWO.get(roles, _NO_STEMS)
+    if roles in _MUTUAL_ROLES:
+        stems |= _HOW_FAR if asked.question in _CHOOSING else _MUTUAL
+    return any(pair.one.stem in stems for pair in pairs)
 
 
 def _is_turned(pairs: list[Pair]) -> bool:

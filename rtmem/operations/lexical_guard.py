@@ -7,7 +7,7 @@ numbers, code, quotations and names. It refuses when in doubt, because a wrong a
 The parts: `guard_english` and `guard_russian` (word lists), `guard_lexicon` (what is known of a word), `guard_reading`
 (a piece of text -> its words), `guard_tokens` (phrases and quantities), `guard_features` (what is compared of a text),
 `guard_kinship` (two different words), `guard_frames` (my and your, must and may), `guard_pairs` (words both have),
-`guard_endings` and `guard_order` (who does it to whom).
+`guard_endings`, `guard_lists` and `guard_order` (who does it to whom).
 """
 
 from __future__ import annotations
