@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, get_args
 from langchain_core.tools import BaseTool, ToolException
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -65,11 +66,17 @@ class ByPointer:
 
 def holds_pointer(value: Any) -> bool:
     """Whether a value is the id of a pointer, or has one somewhere inside."""
-    if type(value) is str:
-        return len(value) < 64 and pointers.ID.fullmatch(value.strip()) is not None
-    if type(value) is dict:
-        return any(holds_pointer(item) for item in value.values())
-    return type(value) is list and any(holds_pointer(item) for item in value)
+    waiting = [value]  # and no recursion: a model may nest as deep as it likes
+    while waiting:
+        item = waiting.pop()
+        if type(item) is str:
+            if len(item) < 64 and pointers.ID.fullmatch(item.strip()) is not None:
+                return True
+        elif type(item) is dict:
+            waiting += item.values()
+        elif type(item) is list:
+            waiting += item
+    return False
 
 
 def taking_pointers(tool: BaseTool, names: Collection[str]) -> BaseTool:
@@ -100,6 +107,7 @@ class Arguments:
 
     tool: str
     types: Mapping[str, Any]  # their names and types; None where there is nothing to check
+    models: Collection[str] = ()  # names of those that may have a model of pydantic inside, with a field that is marked
 
     @classmethod
     def of(cls, tool: BaseTool, names: Collection[str] = ()) -> Arguments:
@@ -107,11 +115,14 @@ class Arguments:
         schema = tool.args_schema
         told = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
         types: dict[str, Any] = {name: _kind(told.get(name)) for name in names}
+        models = []
         for name, field in getattr(schema, "model_fields", {}).items():
-            marked = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
-            if _is_marked(marked):
-                types[name] = marked
-        return cls(tool.name, types)
+            kind = _kind_of(field)
+            if _is_marked(kind):
+                types[name] = kind
+            elif name not in types and _has_marked_fields(kind, set()):
+                models.append(name)
+        return cls(tool.name, types, models)
 
     @cached_property
     def _checks(self) -> dict[str, TypeAdapter[Any]]:
@@ -123,18 +134,51 @@ class Arguments:
         Raises:
             PointerArgumentError: an id leads nowhere, or to a value of another type; says what the model can do.
         """
-        wanted = {name: given[name] for name in self.types if name in given and holds_pointer(given[name])}
-        if not wanted:
-            return given
         found = _Found(scope, counter)
         values: dict[str, Any] = {}
-        for name, value in wanted.items():
-            values[name] = self._checked(name, (yield from found.within(value)))
+        try:
+            for name, value in given.items():
+                if name in self.types:
+                    if holds_pointer(value):
+                        values[name] = self._checked(name, self._checks.get(name), (yield from found.within(value)))
+                elif name in self.models:
+                    values[name] = yield from self._within_models(name, value, found)
+        except RecursionError as exc:
+            raise PointerArgumentError(f"{self.tool}: the pointers are nested too deep: pass them flatter") from exc
+        if not values:
+            return given
         counter.add(resolved=len(found.values))
         return {**given, **values}
 
-    def _checked(self, name: str, value: Any) -> Any:
-        check = self._checks.get(name)
+    def _within_models(self, name: str, value: Any, found: _Found) -> Steps[Any]:
+        """`value` with the pointers replaced that stand in marked fields of models of pydantic, and in no others."""
+        if isinstance(value, BaseModel):
+            update: dict[str, Any] = {}
+            for field, told in type(value).model_fields.items():
+                item, kind = getattr(value, field), _kind_of(told)
+                if not _is_marked(kind):
+                    changed = yield from self._within_models(f"{name}.{field}", item, found)
+                elif holds_pointer(item):
+                    resolved = yield from found.within(item)
+                    changed = self._checked(f"{name}.{field}", TypeAdapter(kind), resolved)
+                else:
+                    continue
+                if changed is not item:
+                    update[field] = changed
+            return value.model_copy(update=update) if update else value
+        if type(value) is list:
+            items = []
+            for item in value:
+                items.append((yield from self._within_models(name, item, found)))
+            return items
+        if type(value) is dict:
+            members = {}
+            for key, item in value.items():
+                members[key] = yield from self._within_models(name, item, found)
+            return members
+        return value
+
+    def _checked(self, name: str, check: TypeAdapter[Any] | None, value: Any) -> Any:
         if check is None:
             return value
         try:
@@ -228,3 +272,19 @@ def told_to_model(error: PointerNotFoundError | CorruptRecordError, pointer: str
 def _is_marked(kind: Any) -> bool:
     """Whether ByPointer stands anywhere in a type."""
     return kind is ByPointer or any(_is_marked(part) for part in get_args(kind))
+
+
+def _kind_of(field: FieldInfo) -> Any:
+    """The type of a field, with what it is annotated with."""
+    return Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+
+
+def _has_marked_fields(kind: Any, seen: set[Any]) -> bool:
+    """Whether there is a model of pydantic in a type, with ByPointer in the type of one of its fields."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        if kind in seen:
+            return False
+        seen.add(kind)
+        kinds = [_kind_of(field) for field in kind.model_fields.values()]
+        return any(_is_marked(field) or _has_marked_fields(field, seen) for field in kinds)
+    return any(_has_marked_fields(part, seen) for part in get_args(kind))

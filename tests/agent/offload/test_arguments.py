@@ -56,6 +56,56 @@ def test_pointers_inside_of_a_value_are_resolved_each_once(world: World) -> None
         assert edge.counts.resolved == 2
 
 
+class Question(BaseModel):
+    rows: Annotated[list[dict[str, Any]], ByPointer]
+    label: str = ""
+    others: list[Question] = []
+
+
+@tool
+def ask(questions: list[Question], first: Question) -> str:
+    """Tell what it got."""
+    told = [f"{question.label[:3]}{len(question.rows)}" for question in (first, *first.others, *questions)]
+    return " ".join(told)
+
+
+def test_marked_fields_of_models_get_the_value_and_others_the_text(world: World) -> None:
+    with world.pointers() as pointers:
+        edge = ToolPointers(pointers)
+        rows = world.now(pointers.offload(ROWS, thread_id="t1")).id
+        text = world.now(pointers.offload("no rows", thread_id="t1")).id
+        inner = {"rows": [{}, {}], "label": "c"}
+        first = {"rows": rows, "label": rows, "others": [{"rows": rows, "label": "b"}, inner]}
+        answer = world.call(edge.wrap(ask), {"questions": [{"rows": [{}]}, {"rows": rows}], "first": first})
+        assert answer.content == "mp_500 b500 c2 1 500"
+        assert edge.counts.resolved == 1
+        wrong = world.call(edge.wrap(ask), {"questions": [], "first": {"rows": text}})
+        assert wrong.status == "error"
+        assert "'first.rows' leads to a value of another type" in wrong.content
+
+
+def test_arguments_may_be_nested_as_deep_as_a_model_likes(world: World) -> None:
+    def nested(value: Any) -> Any:
+        for _ in range(800):
+            value = [value]
+        return value
+
+    @tool
+    def depth(value: Annotated[Any, ByPointer]) -> str:
+        """Tell how deep it is."""
+        count = 0
+        while isinstance(value, list):
+            value, count = value[0], count + 1
+        return str(count)
+
+    with world.pointers() as pointers:
+        wrapped = ToolPointers(pointers).wrap(depth)
+        assert world.call(wrapped, {"value": nested(1)}).content == "800"
+        told = world.call(wrapped, {"value": nested(ABSENT)})
+        assert told.status == "error"
+        assert "nested too deep" in told.content or "no pointer" in told.content
+
+
 def test_a_value_that_looks_like_a_pointer_is_not_followed(world: World) -> None:
     with world.pointers() as pointers:
         inner = world.now(pointers.offload("secret " * 1_000, thread_id="t1"))
