@@ -24,8 +24,19 @@ _MAGIC: Final = {
     b"%PDF-": "application/pdf",
     b"PK\x03\x04": "application/zip",
     b"ID3": "audio/mpeg",
+    b"\xff\xfb": "audio/mpeg",
+    b"\xff\xf3": "audio/mpeg",
     b"OggS": "audio/ogg",
     b"fLaC": "audio/flac",
+}
+_CONTAINED: Final = {  # in the containers RIFF and ISO 14496-12, which say so at the same place
+    b"WAVE": "audio/wav",
+    b"WEBP": "image/webp",
+    b"avif": "image/avif",
+    b"heic": "image/heic",
+    b"M4A ": "audio/mp4",
+    b"isom": "video/mp4",
+    b"mp42": "video/mp4",
 }
 _MAGIC_BYTES: Final = tuple(_MAGIC)
 _BLOCK_TYPES: Final = frozenset(
@@ -44,6 +55,8 @@ def media_type(kind: PointerKind, value: Any) -> str:
         start = bytes(value[:16])
         if start.startswith(_MAGIC_BYTES):
             return next(media for magic, media in _MAGIC.items() if start.startswith(magic))
+        if (start[:4] == b"RIFF" or start[4:8] == b"ftyp") and start[8:12] in _CONTAINED:
+            return _CONTAINED[start[8:12]]
     return _MEDIA_TYPES[kind]
 
 

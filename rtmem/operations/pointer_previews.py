@@ -23,6 +23,7 @@ _FIELDS_MAX: Final = 12
 _SAMPLED: Final = 20  # elements of an array whose fields are looked at
 _STRING_CHARACTERS_MAX: Final = 60
 _DEPTH_MAX: Final = 4
+_LENIENT: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 _NESTED_BYTES_MAX: Final = 64 * 1024  # of a column of lists in the rows of a preview
 
 
@@ -51,6 +52,9 @@ def preview(kind: PointerKind, media_type: str, value: Any, characters_max: int,
         return _table_preview(value, characters_max)
     if kind == "bytes":
         return Preview(bytes_shape(media_type, value), "")
+    if type(value) in (list, dict):
+        # Nearly JSON: there is a NaN in it, or a key that is a number. It can be looked into in the same ways.
+        return Preview(json_shape(value), json_head(value, characters_max), items=len(value))
     return Preview(f"{type(value).__module__}.{type(value).__qualname__}{_array_shape(value)}", "")
 
 
@@ -149,7 +153,8 @@ def _shape(value: Any, depth: int) -> str:
 
 def _fields(members: dict[str, Any], depth: int) -> str:
     named = [
-        f"{cut_with_mark(name, 40)}: {_shape(member, depth)}" for name, member in islice(members.items(), _FIELDS_MAX)
+        f"{cut_with_mark(str(name), 40)}: {_shape(member, depth)}"
+        for name, member in islice(members.items(), _FIELDS_MAX)
     ]
     more = len(members) - len(named)
     return "{" + ", ".join(named) + (f", and {more:,} more" if more > 0 else "") + "}"
@@ -159,30 +164,39 @@ def _name(value: Any) -> str:
     kind = type(value)
     if kind is bool:
         return "boolean"
-    return {str: "string", int: "integer", float: "number", dict: "object", list: "array"}.get(kind, "null")
+    names = {str: "string", int: "integer", float: "number", dict: "object", list: "array", type(None): "null"}
+    return names.get(kind) or _other(value)
+
+
+def _other(value: Any) -> str:
+    return f"<{type(value).__name__}>"
 
 
 def json_head(value: Any, characters_max: int) -> str:
     """The beginning of a JSON value with long strings and arrays shortened, so that one long field hides no other."""
     for items_max, string_max in ((3, _STRING_CHARACTERS_MAX), (2, 30), (1, 15)):
-        text = orjson.dumps(_shortened(value, items_max, string_max, _DEPTH_MAX)).decode()
+        text = _as_json(_shortened(value, items_max, string_max, _DEPTH_MAX))
         if len(text) <= characters_max:
             break
     return cut_with_mark(text, characters_max)
 
 
+def _as_json(value: Any) -> str:
+    return orjson.dumps(value, _other, _LENIENT).decode()
+
+
 def _shortened(value: Any, items_max: int, string_max: int, depth: int) -> Any:
     if type(value) is str:
         return cut_with_mark(value, string_max)
-    if type(value) in (list, dict) and not depth:
+    if type(value) in (list, tuple, dict) and not depth:
         return "…"
-    if type(value) is list:
+    if type(value) in (list, tuple):
         shown = [_shortened(item, items_max, string_max, depth - 1) for item in value[:items_max]]
         more = len(value) - len(shown)
         return [*shown, f"… {more:,} more"] if more > 0 else shown
     if type(value) is dict:
         members = {
-            cut_with_mark(name, 40): _shortened(member, items_max, string_max, depth - 1)
+            cut_with_mark(str(name), 40): _shortened(member, items_max, string_max, depth - 1)
             for name, member in islice(value.items(), _FIELDS_MAX)
         }
         more = len(value) - len(members)
@@ -291,7 +305,7 @@ def how_to_see_more(pointer: Pointer, *, tools: Collection[str] = MODEL_TOOLS) -
     verbs = [f"read_pointer(unit={unit!r})"] if unit else []
     if pointer.kind in ("text", "json"):
         verbs.append("search_pointer")
-    if pointer.kind == "json" or pointer.shape.startswith("JSON text"):
+    if pointer.kind == "json" or pointer.shape.startswith("JSON text") or (pointer.kind == "object" and pointer.items):
         verbs.append("select_pointer (JMESPath)")
     verbs = [verb for verb in verbs if verb.startswith(tuple(tools))]
     verbs.append("or pass the pointer to a tool as it is" if verbs else "pass the pointer to a tool as it is")
@@ -304,6 +318,8 @@ def reading_unit(pointer: Pointer) -> PointerUnit | None:
         return "rows"
     if pointer.kind == "json":
         return "items" if pointer.items else "characters"
+    if pointer.kind == "object":
+        return "items" if pointer.items else None
     if pointer.kind == "text":
         # Hardly a line break: lines would be too long to read by.
         long_lines = pointer.lines <= 1 or pointer.characters > 1_000 * pointer.lines

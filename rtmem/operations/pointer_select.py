@@ -123,7 +123,7 @@ def check_size(value: Any) -> None:
             left -= 2 * len(part)
             waiting += part
         elif kind is dict:
-            left -= 4 * len(part) + sum(map(len, part))
+            left -= 4 * len(part) + sum(map(len, map(str, part)))  # a key may be a number
             waiting += part.values()
         left -= 1
         if left < 0:

@@ -27,7 +27,7 @@ _UNITS: Final[dict[str, tuple[str, ...]]] = {
     "bytes": ("text", "bytes", "json", "table", "dataframe", "object"),
     "characters": ("text", "json"),
     "lines": ("text", "json"),
-    "items": ("json", "text"),
+    "items": ("json", "text", "object"),
     "rows": ("table", "dataframe"),
 }
 
@@ -82,6 +82,9 @@ def slice_value(
     if part is None:
         return (yield from cut.characters(opened, at, left))
     total = opened.manifest.total(COLUMNS[unit])
+    if unit == "characters" and not part.isascii():
+        # It is damaged, as all of these are ASCII: read with its checksum, it says so.
+        return (yield from cut.characters(opened, at, left))
     return cut.answer(part if unit == "bytes" else part.decode(), len(part), at, left, total)
 
 
@@ -139,8 +142,9 @@ class _Guess:
 
 def _whole(what: str, number: Any) -> int:
     if type(number) is not int or not 0 <= number <= _POSITION_MAX:
-        shown = cut_with_mark(repr(number) if type(number) in (int, float, str) else type(number).__name__, 40)
-        raise QueryError(f"{what} is {shown}: a whole number from 0 on")
+        is_long = type(number) is int and number > _POSITION_MAX  # Python refuses to write out the longest
+        shown = repr(number) if type(number) in (int, float, str) and not is_long else f"<{type(number).__name__}>"
+        raise QueryError(f"{what} is {cut_with_mark(shown, 40)}: a whole number from 0 to 2**53")
     return number
 
 
@@ -154,7 +158,7 @@ def output_max(scope: PointerScope, characters_max: int | None) -> int:
 
 
 def _check_unit(pointer: Pointer, unit: PointerUnit) -> None:
-    if pointer.kind not in _UNITS[unit] or (unit == "items" and pointer.kind == "text" and not pointer.items):
+    if pointer.kind not in _UNITS[unit] or (unit == "items" and pointer.kind != "json" and not pointer.items):
         fits = [name for name, kinds in _UNITS.items() if pointer.kind in kinds and (name != "items" or pointer.items)]
         raise QueryError(
             f"pointer {pointer.id} is {pointer.media_type} ({pointer.kind}) and has no {unit}: use "
@@ -301,7 +305,7 @@ class _Cut:
             if table:
                 items += _rows(read_table(head[0] + chunk).slice(skip, self.characters_max))
             else:
-                opening = opened.pointer.head[:1].encode()
+                opening = b"[" if opened.pointer.shape.startswith("array") else b"{"
                 part = decode_items(chunk, opening=opening, last=number == manifest.chunks - 1)
                 items += _members(part)[skip:]
             size += len(chunk)
@@ -331,9 +335,9 @@ def _as_table(value: Any) -> Any:
 
 
 def whole_json(opened: Opened) -> Steps[Any]:
-    """The JSON that a value is, or that its text is. Raises QueryError, TooLargeError."""
+    """The JSON that a value is (all but, with a NaN in it) or that its text is. Raises QueryError, TooLargeError."""
     pointer, bytes_max = opened.pointer, opened.scope.settings.select_bytes_max
-    if pointer.kind not in ("json", "text"):
+    if pointer.kind not in ("json", "text") and not (pointer.kind == "object" and pointer.items):
         raise QueryError(f"pointer {pointer.id} is {pointer.media_type} ({pointer.kind}), not JSON: use slice")
     if pointer.bytes > bytes_max:
         raise TooLargeError(
@@ -341,7 +345,7 @@ def whole_json(opened: Opened) -> Steps[Any]:
             "them: use slice or search, or raise select_bytes_max in [pointers]",
             bytes_max=bytes_max,
         )
-    if pointer.kind == "json":
+    if pointer.kind != "text":
         return (yield from opened.value())
     chunks = yield from opened.all_chunks()
     try:

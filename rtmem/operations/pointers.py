@@ -228,7 +228,7 @@ def list_page(
     Redis: 1 round trip, FCALL_RO rtmem_v2_pointers_list. A page may be short and still have a continuation.
     """
     if type(limit) is not int or not 1 <= limit <= _PAGE_MAX:
-        raise InvalidRequestError(f"limit is {limit!r}: from 1 to {_PAGE_MAX} pointers a page")
+        raise InvalidRequestError(f"limit: from 1 to {_PAGE_MAX} pointers a page")
     thread = "" if thread_id is None else holder_of(thread_id)[1:]
     if continuation != "" and not (
         type(continuation) is str and re.fullmatch(r"([0-9]{13})?m[cp]_[a-z2-7]{26}", continuation)

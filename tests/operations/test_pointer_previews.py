@@ -12,6 +12,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rtmem.operations.pointer_media import media_type
 from rtmem.operations.pointer_previews import (
     cut,
     cut_with_mark,
@@ -122,6 +123,23 @@ def test_a_wide_table_shows_some_columns_and_says_how_many_there_are() -> None:
     frame = preview("dataframe", "", pandas.DataFrame({"n": [1, 2], "t": ["a", "b"]}), 400)
     assert frame.shape.startswith("table of 2 rows x 2 columns (n: int64, t: ")
     assert frame.head == "n | t\n1 | a\n2 | b"
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"RIFF\x24\0\0\0WAVEfmt ", "audio/wav"),
+        (b"RIFF\x24\0\0\0WEBPVP8 ", "image/webp"),
+        (b"RIFF\x24\0\0\0AVI LIST", "application/octet-stream"),
+        (b"\0\0\0\x18ftypmp42\0\0\0\0", "video/mp4"),
+        (b"\0\0\0\x18ftypM4A \0\0\0\0", "audio/mp4"),
+        (b"\xff\xfb\x90\x64", "audio/mpeg"),
+        (b"RIFF", "application/octet-stream"),
+    ],
+)
+def test_images_and_sound_are_known_by_how_they_begin(raw: bytes, told: str) -> None:
+    assert media_type("bytes", raw) == told
 
 
 def test_images_and_sound_tell_their_size() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rtmem import settings as all_settings
-from rtmem.errors import QueryError, QueryLimitError, RtmemError, TooLargeError
+from rtmem.errors import InvalidRequestError, QueryError, QueryLimitError, RtmemError, TooLargeError
 from rtmem.operations import pointer_continuations as continuations
 from rtmem.pointers import Pointers
 from rtmem.records import Matches, Slice
@@ -111,6 +112,27 @@ def test_items_that_follow_each_other_are_the_whole(ann: Caller, value: Any, tot
         assert answer.total == total
 
 
+@pytest.mark.parametrize("value", [RECORDS, OBJECT])
+def test_items_are_found_however_short_the_preview_is(ann: Caller, value: Any) -> None:
+    pointer = ann.limited(preview_characters_max=1).offload(value)
+    members = [list(entry) for entry in value.items()] if isinstance(value, dict) else value
+    assert ann.slice(pointer, "items", 400, 2).content == members[400:402]
+
+
+def test_what_is_nearly_json_is_looked_into_like_json(ann: Caller) -> None:
+    rows = [{"price": number / 2, 7: (number, b"raw")} for number in range(500)] + [{"price": math.inf}]
+    pointer = ann.offload(rows)
+    assert pointer.shape == "array of 501 objects {price: number, 7: <tuple>}"
+    assert pointer.head.startswith('[{"price":0.0,"7":[0,"<bytes>"]},')
+    assert pointer.items == 501
+    assert ann.slice(pointer, "items", 499, 2).content == [{"price": 249.5, 7: [499, b"raw"]}, {"price": math.inf}]
+    assert ann.select(pointer, "[?price > `249`].price").text == "[249.5,null]"
+    with pytest.raises(QueryError, match="no JSON"):
+        ann.select(pointer, "[0]")
+    with pytest.raises(QueryError, match="has no items: use bytes"):
+        ann.slice(ann.offload({1, 2}), "items")
+
+
 @pytest.mark.parametrize("start", [0, 1, 250, 499, 500, 10**12])
 def test_any_range_of_items_and_rows_is_what_python_says(ann: Caller, start: int) -> None:
     table = pyarrow.Table.from_pylist([{"id": row["id"], "name": row["name"]} for row in RECORDS])
@@ -173,6 +195,15 @@ def test_a_range_that_is_none_is_refused_in_few_words(ann: Caller, wrong: Any) -
             ann.slice(pointer, "characters", 0, wrong)
         with pytest.raises(QueryError):
             ann.slice(pointer, "characters", characters_max=wrong)
+
+
+def test_a_number_too_long_to_be_written_out_is_refused_too(ann: Caller) -> None:
+    pointer, huge = ann.offload("text"), 10**5_000
+    for start, count in ((huge, None), (0, huge)):
+        with pytest.raises(QueryError, match="is <int>: a whole number"):
+            ann.slice(pointer, "characters", start, count)
+    with pytest.raises(InvalidRequestError, match="from 1 to 100 pointers"):
+        ann.list(limit=huge)
 
 
 def test_a_continuation_fits_its_own_question_only(ann: Caller) -> None:

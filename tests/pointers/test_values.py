@@ -299,6 +299,9 @@ def test_damage_is_told_and_never_returned(ann: Caller, world: World, size: int)
     world.client.set(key, b"D" + value[1:])
     with pytest.raises(CorruptRecordError, match=f"pointer {pointer.id}: chunk 0 of .* checksum differs"):
         ann.resolve(pointer)
+    world.client.set(key, b"\xff" + value[1:])
+    with pytest.raises(CorruptRecordError, match="checksum differs"):
+        ann.slice(pointer, "characters", 0, 10)
     world.client.delete(key)
     with pytest.raises(CorruptRecordError, match=r"chunk 0 of .* is gone"):
         ann.resolve(pointer)

@@ -128,7 +128,8 @@ class Results:
             return f"{begin}\n[cut here; the rest is not kept, as {why}: ask for less]"
         except InvalidRequestError:
             # A table or array of a kind that nothing can store: what LangChain makes of it is all there is.
-            return value
+            text = value if type(value) is str else str(value)
+            return value if text is value or len(text) <= self.characters_max else (yield from self._preview(text))
         shown = render(pointer, tools=self.tools)
         self.counter.offloaded(pointer, shown)
         return shown

@@ -72,6 +72,30 @@ def test_numbers_that_are_none_reach_the_next_tool(world: World) -> None:
         assert (first != first, second) == (True, 1.0)
 
 
+def test_a_model_looks_into_rows_with_numbers_that_are_none(world: World) -> None:
+    rows = [{"id": number, "price": float("nan") if number % 7 == 0 else number / 2} for number in range(1_000)]
+    with world.pointers() as pointers:
+        edge = ToolPointers(pointers)
+        read, _, select = edge.tools
+        shown = world.call(edge.wrap(returning(rows)), {}).content
+        assert "array of 1,000 objects {id: integer, price: number}" in shown
+        assert 'begins: [{"id":0,"price":null},{"id":1,"price":0.5}' in shown
+        assert "More: read_pointer(unit='items'), select_pointer" in shown
+        pointer = pointer_in(shown)
+        part = world.call(read, {"pointer": pointer, "unit": "items", "start": 999})
+        assert part.content == 'items 999-999 of 1,000 (counted from 0)\n{"id":999,"price":499.5}'
+        assert world.call(select, {"pointer": pointer, "expression": "[?price > `499`].id"}).content == "[999]"
+
+
+def test_an_array_of_objects_is_kept_as_its_text_where_that_is_long(world: World) -> None:
+    numpy = pytest.importorskip("numpy")
+    with world.pointers() as pointers:
+        array = numpy.array(["long " * 2_000, {1}], dtype=object)
+        shown = world.call(ToolPointers(pointers).wrap(returning(array)), {}).content
+        assert len(shown) < 1_500
+        assert world.now(pointers.resolve(pointer_in(shown))) == str(array)
+
+
 def test_tables_and_bytes_are_always_pointers_and_stay_what_they_are(world: World) -> None:
     pandas = pytest.importorskip("pandas")
     pyarrow = pytest.importorskip("pyarrow")
