@@ -28,6 +28,8 @@ _ENDINGS: Final = {
 """What a provider says of the end of an answer -> why it is not stored."""
 
 _ENDING_NAMES: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+_CALLS: Final = frozenset(("tool_use", "tool_call", "tool_call_chunk", "function_call", "invalid_tool_call"))
+_NO_ANSWERS: Final = frozenset(("text", "thinking", "redacted_thinking", "reasoning", "reasoning_content"))
 _DEPTH_MAX: Final = 4
 _GENERATIONS: Final[dict[str, Any]] = {
     kind.__name__: kind for kind in (Generation, GenerationChunk, ChatGeneration, ChatGenerationChunk)
@@ -36,37 +38,63 @@ _GENERATIONS_KEY: Final = "\x00rtmem.generations"
 _BEGINNING: Final = 400  # characters in which a refusal says that it is one
 
 _APOLOGY_EN: Final = (
-    r"(?:i(?:'|’)?m\s+(?:really\s+|very\s+|so\s+)?sorry|i\s+am\s+(?:really\s+)?sorry|sorry|i\s+apologi[sz]e|apologies"
-    r"|unfortunately|regrettably)"
+    r"(?:i(?:'|’)?m\s+(?:(?:really|very|so)\s+)?(?:sorry|afraid)|i\s+am\s+(?:really\s+)?(?:sorry|afraid)|sorry"
+    r"|(?:i\s+|my\s+)?apolog(?:i[sz]e|ies)|unfortunately|regrettably|oh\s+no"
+    r"|(?:thank|i\s+(?:appreciate|understand|hear|see|know|would|wish))[^.!?\n]{0,80}?\bbut)"
 )
+_NOT: Final = r"(?:do\s+not|don(?:'|’)?t)"
 _CANNOT_EN: Final = (
     r"i(?:\s+(?:just|simply|really))?\s*(?:\s+can(?:'|’)?t|\s+cannot|\s+can\s+not|\s+won(?:'|’)?t|\s+will\s+not"
-    r"|(?:'|’)?m\s+(?:not\s+able|unable|not\s+allowed|not\s+permitted|not\s+comfortable)(?:\s+to)?"
-    r"|\s+am\s+(?:not\s+able|unable|not\s+allowed|not\s+permitted)(?:\s+to)?|\s+must\s+(?:decline|refuse)(?:\s+to)?"
-    r"|\s+have\s+to\s+(?:decline|refuse)(?:\s+to)?)"
+    r"|(?:(?:'|’)?m|\s+am)\s+(?:not\s+(?:able|allowed|permitted|comfortable|going)|unable)(?:\s+to)?"
+    rf"|\s+{_NOT}\s+feel\s+comfortable|(?:(?:'|’)?d|\s+would)\s+rather\s+not)"
+    r"(?:\s+and\s+(?:will\s+not|won(?:'|’)?t))?(?:\s+be\s+able\s+to)?"
 )
 _DO_EN: Final = (
-    r"(?:help|assist|answer|provide|comply|fulfil|fulfill|discuss|share|generate|create|write|produce|give|offer|engage"
-    r"|support|participate|respond|continue|complete|do\s+that|do\s+this|process\s+(?:this|that|your)|talk\s+about"
-    r"|access|browse|open|see|view|predict|disclose|reveal)"
+    r"(?:help|assist|answer|explain|provid|comply|fulfil|discuss|shar(?:e|ing)|generat|creat|writ(?:e|ing)|produc(?:e|ing)|give"
+    r"|giving|offer|engag|support|participat|respond|continu|complet|do(?:ing)?\s+(?:that|this|so)|process\s+(?:this|that"
+    r"|your)|talk(?:ing)?\s+about|access|brows|open|see\b|view|predict|disclos|reveal|tell\s+you|make\s+(?:that|this|any)"
+    r"|verify|confirm|advis|diagnos|perform|say\W*$|recommend(?![^.!?\n]*\benough))"
 )
+_CANNOT_RU: Final = (
+    r"(?:не\s+(?:могу|смогу|буду|стану|вправе|готова?|в\s+состоянии|имею\s+(?:права|возможности|доступа)|обладаю"
+    r"|располагаю)|вынужден[аы]?\s+отказать|отказываюсь)"
+)
+_DO_RU: Final = (
+    r"(?:помо[гч]|ответ|отвеч|предостав|выполн|обсужд|обсуд|сдела|делать|дать|дава|созда|написа|сгенерир|генерир|рассказ"
+    r"|подсказ|поддерж|раскры|показ|продолж|говор|консульт|комментир|провер)"
+)
+_AI_RU: Final = r"как\s+(?:ии|искусственный\s+интеллект|(?:большая\s+)?языковая\s+модель|ассистент)\b[^.!?\n]{0,80}?"
 _REFUSALS: Final = re.compile(
     "|".join(
         (
             rf"^\W*{_APOLOGY_EN}\b[^.!?\n]{{0,40}}?\b{_CANNOT_EN}\b",
-            rf"^\W*(?:as\s+an?\s+(?:ai|artificial|large\s+language|language)\b[^.!?\n]{{0,80}}?)?\b{_CANNOT_EN}\s+{_DO_EN}\b",
-            r"^\W*as\s+an?\s+(?:ai|artificial|large\s+language|language)\b[^.!?\n]{0,80}?\bi\s+(?:do\s+not|don(?:'|’)?t)\b",
+            rf"^\W*(?:i\s+{_NOT}\s+think\s+i\s+can|{_CANNOT_EN}(?:\s+in\s+good\s+conscience)?)\s+{_DO_EN}",
+            rf"^[^.!?:\n\"“]{{0,100}}?\bbut\s+{_CANNOT_EN}\s+{_DO_EN}",
+            rf"^\W*(?:for|due\s+to|because\s+of)\s[^.!?\n]{{0,60}}?,\s*{_CANNOT_EN}\b",
+            rf"^\W*{_APOLOGY_EN}\b[^.!?\n]{{0,20}}?\brequest\s+(?:violates|goes\s+against)\b",
+            rf"^\W*as\s+an?\s+(?:ai|artificial|large\s+language|language)\b[^.!?\n]{{0,80}}?\b(?:{_CANNOT_EN}|i\s+{_NOT})\b",
             r"^\W*(?:i(?:'|’)m|i\s+am)\s+(?:declining|refusing)\b",
-            r"^\W*(?:this|that|your)\s+request\s+(?:violates|goes\s+against|can(?:no|')t\s+be)",
+            r"^\W*i\s+(?:must|have\s+to|need\s+to)\s+(?:respectfully\s+|politely\s+)?(?:decline|refuse)\b",
+            rf"^\W*i\s+{_NOT}\s+have\s+(?:access|permission|the\s+ability|real)",
+            r"^\W*(?:that|this|it)(?:(?:'|’)s|\s+is)\s+(?:not\s+something\s+(?:that\s+)?i\b"
+            rf"|something\s+(?:that\s+)?{_CANNOT_EN}\b)",
+            r"^\W*(?:that|this|it)(?:(?:'|’)s|\s+is)\s+(?:against|outside|beyond)\s+(?:my\b|our\b|what\s+i\b)",
+            r"^\W*my\s+(?:guidelines|policies|programming)\b",
+            r"^\W*let(?:'|’)?s\s+(?:talk\s+about\s+something\s+else|change\s+the\s+(?:subject|topic))",
+            r"^\W*(?:this|that|your)\s+(?:request|message|prompt)\s+(?:violates|goes\s+against|can(?:no|')t\s+be"
+            r"|(?:was|has\s+been)\s+(?:flagged|blocked|declined|rejected))",
             # Russian: apology and inability, or inability to help, tell, do.
-            r"^\W*(?:извини(?:те)?|прости(?:те)?|к\s+сожалению|сожалею|мне\s+(?:очень\s+)?жаль)\b[^.!?\n]{0,40}?"
-            r"\b(?:я\s+)?(?:не\s+(?:могу|смогу|в\s+состоянии|имею\s+(?:права|возможности))|вынужден[аы]?\s+отказать)",
-            r"^\W*(?:как\s+(?:ии|искусственный\s+интеллект|(?:большая\s+)?языковая\s+модель|ассистент)\b[^.!?\n]{0,80}?)?"
-            r"\bя\s+не\s+(?:могу|смогу|буду|имею\s+права)\s+(?:вам\s+|тебе\s+|вас\s+|с\s+этим\s+|на\s+это\s+|это\s+|этого\s+)*"
-            r"(?:помо|ответ|отвеч|предостав|выполн|обсужд|сдела|дать|созда|написа|сгенерир|генерир|рассказ|подсказ"
-            r"|поддерж|раскры|показ|продолж)",
-            r"^\W*(?:я\s+)?вынужден[аы]?\s+отказать",
+            r"^\W*(?:я\W+)?(?:извини(?:те)?|прости(?:те)?|к\s+сожалению|сожалею|мне\s+(?:очень\s+)?жаль|прошу\s+прощения"
+            rf"|приношу\s+(?:свои\s+)?извинения|боюсь|увы)\b[^.!?\n]{{0,40}}?\b(?:{_CANNOT_RU}|у\s+меня\s+нет\s+(?:доступа|возможности|права?)\b)",
+            rf"^\W*{_AI_RU}\bя\s+(?:{_CANNOT_RU}|не\s+имею\b)",
+            rf"^\W*(?:я\s+)?{_CANNOT_RU}\s+(?:и\s+не\s+\w+\s+)?(?:(?:вам|тебе|вас|с\s+(?:этим|таким)|на\s+(?:это|такие)|это|этого|эту"
+            rf"|медицинские|юридические|финансовые)\s+)*{_DO_RU}",
+            r"^\W*(?:я\s+)?(?:вынужден[аы]?\s+отказать|отказываюсь\s)",
+            r"^\W*мне\s+(?:запрещено|нельзя|не\s+(?:разрешено|позволено))\b",
+            r"^\W*у\s+меня\s+нет\s+(?:доступа|возможности|права?|полномочий)\b",
             r"^\W*(?:этот|ваш|такой)\s+запрос\s+(?:нарушает|противоречит|не\s+может)",
+            r"^\W*это\s+(?:нарушает|противоречит)\s+(?:мо|наш|политик|правил)",
+            r"^\W*(?:давай(?:те)?\s+(?:сменим\s+тему|поговорим\s+о\s+ч[её]м[-\s]нибудь)|не\s+люблю\s+менять\s+тему)",
         )
     ),
     re.IGNORECASE,
@@ -162,8 +190,11 @@ def _of_message(message: BaseMessage) -> Unwanted | None:
         return _of_text(content)
     texts = [block if isinstance(block, str) else block.get("text") for block in content]
     text = "".join(each for each in texts if isinstance(each, str))
-    # Images and the like are an answer without a text.
-    return _of_text(text) if text.strip() or not blocks else None
+    kinds = {block.get("type") for block in blocks}
+    if kinds & _CALLS:
+        return "tool_calls"
+    # Images and the like are an answer without a text; what a model thought is none.
+    return _of_text(text) if text.strip() or kinds <= _NO_ANSWERS else None
 
 
 def _of_ending(metadata: Mapping[str, Any] | None) -> Unwanted | None:
