@@ -8,7 +8,8 @@ from typing import Any, Final
 from rtmem.errors import EmbeddingError, EmbeddingUnavailableError
 from rtmem.operations import memory_queries
 from rtmem.operations.functions import calls
-from rtmem.operations.memory_items import updated_us
+from rtmem.operations.memory_items import WHOLE, read_paths, texts_of, updated_us
+from rtmem.operations.serde import Serde
 from rtmem.operations.vector_index import Index
 from rtmem.steps import Command, Embed, Steps
 
@@ -44,13 +45,22 @@ def vectors_apart(texts: Sequence[Sequence[str]]) -> Steps[list[list[bytes] | Em
     return [with_direction([found[text] for text in each]) for each in texts]
 
 
+def reembed_all(index: Index, serde: Serde, limit: int) -> Steps[int]:
+    """Embed what is marked as without vectors, whosesoever it is, facts and items. Returns and raises as `reembed`."""
+    return (
+        yield from reembed(
+            index, "", limit, ("ix",), lambda row: texts_of(serde.loads(row[2]), read_paths(row[5]) or (WHOLE,))
+        )
+    )
+
+
 def reembed(
     index: Index, clauses: str, limit: int, fields: Sequence[str], texts_of_row: Callable[[list[bytes]], list[str]]
 ) -> Steps[int]:
     """Embed what is marked as without vectors. Returns how many have theirs now.
 
     Args:
-        clauses: of whose memory.
+        clauses: of whose memory; none: of everybody's.
         fields: what a row has behind id, score, v, created and u.
 
     Raises:

@@ -11,6 +11,7 @@ import redis
 from rtmem.drivers import AsyncDriver
 from rtmem.gateway.index_upkeep import IndexUpkeep
 from rtmem.gateway.memory import Memories
+from rtmem.memory import AsyncMemory
 from rtmem.operations import index_choice
 from rtmem.operations.memory_state import MemoryState, look
 from rtmem.settings import Settings, Store
@@ -94,6 +95,33 @@ async def test_what_a_process_began_that_is_gone_the_next_one_finishes(
         assert (await state_of(store)).next_index is not None
         assert await IndexUpkeep(driver, memories, 60_000).look_after()
         assert (await state_of(store)).algorithm == "hnsw"
+
+
+async def test_what_could_not_be_embedded_gets_its_vector_later_whosesoever_it_is(
+    redis_url: str, redis_client: redis.Redis
+) -> None:
+    async with await AsyncDriver.connect(redis_url) as driver:
+        letters = Letters()
+        memories = Memories(driver, Settings(store=Store(vectors="flat")))
+        memories._embedder, memories._embedder_is_known = letters, True
+        store = await memories.store()
+        upkeep = IndexUpkeep(driver, memories, 60_000)
+        letters.broken = True
+        await store.bind("ann").aput(("n",), "key", {"text": "abc"})
+        await store.bind("ann").aput(("n",), "bare", {"text": "abc"}, index=False)
+        memory = memories.recall("bob").memory
+        assert isinstance(memory, AsyncMemory)
+        fact = await memory.write("Bob bakes bread.")
+        assert await upkeep.look_after()  # the embedder is still away: nothing but a word in the log
+        letters.broken = False
+        redis_client.delete("rtmem:memory:upkeep")  # as its expiry does
+        assert await upkeep.look_after()
+        found = await store.bind("ann").asearch(("n",), query="abc")
+        assert [(item.key, item.score is None) for item in found] == [("key", False), ("bare", True)]
+        kept = await memory.read(fact.id)
+        assert kept is not None
+        assert kept.embedded
+        assert kept.times_seen == 1
 
 
 async def test_a_full_redis_is_left_alone_and_said_once(
