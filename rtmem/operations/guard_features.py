@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rtmem.operations.guard_frames import FRAMES, PHRASE, phrase_frames
 from rtmem.operations.guard_lexicon import AUXILIARY, EMPHATIC, KINDS, Kind, Word, words_of
-from rtmem.operations.guard_reading import NUMBER, Token
+from rtmem.operations.guard_reading import NUMBER, Token, content
 from rtmem.operations.guard_tokens import pieces_of, plain, tokens
 
 _TEXTS_MAX: Final = 4_096
@@ -20,6 +20,7 @@ _QUOTED: Final = re.compile(r'"([^"]{1,200})"|«([^»]{1,200})»|“([^”]{1,20
 _MARK: Final = re.compile('["«“„`]')
 # Dates only after a number or a clock: three days ago, 7 am.
 _AGO: Final = frozenset(("ago", "назад", "тому", "am"))
+_DEGREES: Final = frozenset(("degree", "degrees"))
 _COUNTED: Final[frozenset[Kind]] = frozenset(("unit", "number"))
 _DATED: Final[frozenset[Kind]] = frozenset(("unit", "number", "date"))
 # The word after these is what is denied; "n't" may stand far from it.
@@ -115,6 +116,9 @@ class _Reading:
             if is_item:
                 if kind == "date" and word.surface in _AGO and not (items and items[-1].kind in _DATED):
                     is_item = False  # вернуть деньги назад
+                elif kind == "unit" and word.surface in _DEGREES:
+                    word = content(word.surface)  # no number stands before it, and one may have it in physics
+                    kind = "content"
             elif kind == "function":
                 if len(word.surface) == 1 and self._is_letter(token, found):
                     word, is_item = _letter(word.surface), True

@@ -44,6 +44,10 @@ _CODE: Final = re.compile(
     r"|[A-Za-z_]\w*\.\w|\d+(?:\.\d+){2,}|v\d|[a-z]+[A-Z]|(?=.*\d)(?=.*[^\W\d_])[\w.-]+$|\w+/\w"
 )
 _CAMEL: Final = re.compile("[a-z]+[A-Z]")
+# Of these, case tells nothing: 4Shared, Node.js, MP3.
+_BRAND: Final = re.compile(r"[^\W_]+(?:[.-][^\W_]+)*$")
+_INITIALS: Final = re.compile(r"[A-Za-z]{1,2}(?:\.[A-Za-z])+$")
+_GLUE: Final = re.compile("[.,;:?!()]+")
 _OPERATOR: Final = frozenset("+-*/=<>≤≥≠^%&|~×÷±√∞!")
 _DOUBLED: Final = frozenset(("&&", "||"))  # of the marks that people also write between words, no dash and no line
 _MONTHS: Final = (
@@ -155,14 +159,51 @@ def _words(bare: str) -> tuple[tuple[Word, ...], bool]:
             return (Word("code", bare, surface, frozenset((f"code {bare}", stem(surface)))),), False
         return _letters(surface, bare)
     if surface.isalnum() and not surface.isdigit() and surface in lexicon().groups:  # 2FA
-        return (_content(surface),), False
+        return (content(surface),), False
     if "-" in surface and all(_WORD.match(part) or part.isdigit() for part in surface.split("-")):
         return _hyphened(surface, bare), False
     if _CODE.match(bare):
         if "/" in bare and all(_WORD.match(part) for part in surface.split("/")):
             return tuple(word for part in surface.split("/") for word in _letters(part, part)[0]), False
-        return (_code(bare),), False
-    return (Word("content", surface, surface, frozenset((surface,))),), False
+        return _code_or_words(surface, bare), False
+    return _several(_GLUE.split(surface), surface), False
+
+
+def _code_or_words(surface: str, bare: str) -> tuple[Word, ...]:
+    """What looks like code but may be two sentences with no space between, an abbreviation, or a brand."""
+    if _INITIALS.match(bare):  # U.S., Ph.D.
+        joined = bare.replace(".", "")
+        return _words(joined)[0]
+    before, _, after = bare.rpartition(".")
+    if after[:1].isupper() and _begins_sentence(after.lower()) and _WORD.match(before):  # any longer.What
+        return (*_letters(before.lower(), before)[0], word_of(after.lower()))
+    if _BRAND.match(bare):
+        return (Word("code", bare, surface, frozenset((f"code {surface}",))),)
+    return (_code(bare),)
+
+
+def _begins_sentence(surface: str) -> bool:
+    """Whether a word so often begins one that it is no attribute: What, Can, Please; but not Is, As, Any."""
+    word = lexicon().words.get(surface)
+    if word is None:
+        return False
+    return word.kind in ("question", "pronoun") or (word.kind == "function" and len(surface) > 3 - (word.name != ""))
+
+
+def _several(parts: list[str], surface: str) -> tuple[Word, ...]:
+    """The words and currencies that something glues together: the price($), item(s), yes,no; else one word."""
+    if len(parts) > 1:
+        words = [word for part in parts if part for word in _part(part)]
+        if words and all(word.kind != "code" for word in words):
+            return tuple(words)
+    return (Word("content", surface, surface, frozenset((surface,))),)
+
+
+def _part(part: str) -> tuple[Word, ...]:
+    if _WORD.match(part) and (len(part) > 1 or part == "s"):  # f(a,b) stays one
+        return _letters(part, part)[0]
+    known = lexicon().words.get(part)
+    return (known,) if known is not None and known.kind == "unit" else (_code(part),)
 
 
 def _letters(surface: str, bare: str) -> tuple[tuple[Word, ...], bool]:
@@ -195,9 +236,9 @@ _MEASURED: Final = re.compile(rf"(\w{{3,14}}?)({'|'.join(_MEASURES)})[а-я]{{0,
 def _by_case(word: Word, bare: str) -> Word:
     """The word with regard to capitals: `May` is a month, `may` is not; `IT` and `US` are no pronouns."""
     if len(bare) > 1 and bare.isupper() and bare.isascii() and word.kind == "function" and word.surface in _SHOUTED:
-        return _content(bare.lower())
+        return content(bare.lower())
     if word.kind == "unit" and len(bare) == 2 and bare.isupper() and word.stem in lexicon().groups:
-        return _content(word.surface)  # ML
+        return content(word.surface)  # ML
     return word
 
 
@@ -267,7 +308,7 @@ def _number(surface: str, value: float) -> Word:
     return Word("number", surface, f"{value:.9g}", frozenset((f"number {value:.9g}",)), "", value)
 
 
-def _content(surface: str) -> Word:
+def content(surface: str) -> Word:
     root = stem(surface)
     return Word("content", surface, root, frozenset((root, *lexicon().groups.get(root, ()))))
 
