@@ -6,8 +6,8 @@ numbers, code, quotations and names. It refuses when in doubt, because a wrong a
 
 The parts: `guard_english` and `guard_russian` (word lists), `guard_lexicon` (what is known of a word), `guard_reading`
 (a piece of text -> its words), `guard_tokens` (phrases and quantities), `guard_features` (what is compared of a text),
-`guard_kinship` (two different words), `guard_frames` (my and your, must and may), `guard_pairs` (words both have),
-`guard_endings`, `guard_lists` and `guard_order` (who does it to whom).
+`guard_kinship` (two different words), `guard_frames` (my and your, must and may), `guard_whether` (yes or no),
+`guard_pairs` (words both have), `guard_endings`, `guard_lists` and `guard_order` (who does it to whom).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rtmem.operations.guard_kinship import relation
 from rtmem.operations.guard_lexicon import KINDS, Kind, lexicon
 from rtmem.operations.guard_order import exchanged
 from rtmem.operations.guard_tokens import plain
+from rtmem.operations.guard_whether import asks_whether
 from rtmem.operations.text_query import stemmed
 
 TEXT_CHARACTERS_MAX: Final = 2_000
@@ -139,17 +140,29 @@ def _numbers_apart(one: Features, other: Features) -> list[Item]:
 
 _NO_SENSES: Final[frozenset[str]] = frozenset()
 _GENERAL: Final = frozenset(("what", "how"))
+# They take for granted that it is so. "Can I" is commonly answered by "how".
+_PRESUMING: Final = frozenset(("why", "when", "where", "whither", "whence"))
 
 
 def _question(a: Features, b: Features) -> Refusal | None:
-    """Another question word, unless a "what" asks for the same: what date, when."""
-    if a.question == b.question or not a.question or not b.question or {a.question, b.question} <= _GENERAL:
+    """Another question word, unless a "what" asks for the same: what date, when; or whether it is so, and why."""
+    if a.question == b.question or {a.question, b.question} <= _GENERAL:
+        return None
+    if not a.question or not b.question:
+        whether, other = (b, a) if a.question else (a, b)
+        if other.question in _PRESUMING and asks_whether(whether.text):
+            answers = lexicon().asked.get(other.question, _NO_SENSES)
+            return _apart_in_question(a, b) if answers.isdisjoint(whether.senses) else None  # is there a place to park
         return None
     asked = lexicon().asked
     for side, other in ((a, b), (b, a)):
         if side.question == "what" and not asked.get(other.question, _NO_SENSES).isdisjoint(side.senses):
             return None
-    return Refusal("question", a.question, b.question)
+    return _apart_in_question(a, b)
+
+
+def _apart_in_question(a: Features, b: Features) -> Refusal:
+    return Refusal("question", a.question or "whether", b.question or "whether")
 
 
 def _content(

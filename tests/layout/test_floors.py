@@ -56,7 +56,7 @@ SHARED_MOVES = {
         "guard_order",
         "guard_lists",
     ),
-    *("guard_pairs", "guard_endings"),
+    *("guard_pairs", "guard_endings", "guard_whether"),
     *("cache_state", "cache_notes", "cache_index", "semantic_cache", "cache_writing"),
     *("pointer_lifetimes", "pointer_reading", "pointer_search", "pointer_select", "pointer_inspection"),
 }
