@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from dataclasses import replace
 from typing import Any, Final, Self
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -101,6 +102,13 @@ class AnswerCache:
         """This cache for another principal: same connections, other answers. Raises IdTooLongError."""
         clone = copy.copy(self)
         clone.context = self.context.bound(principal)
+        clone._owns_driver = False
+        return clone
+
+    def with_policy(self, policy: CachePolicy) -> Self:
+        """This cache, whose entries `policy` looks at before they are stored: same connections, same answers."""
+        clone = copy.copy(self)
+        clone.context = replace(self.context, policy=policy)
         clone._owns_driver = False
         return clone
 

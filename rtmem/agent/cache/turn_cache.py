@@ -83,7 +83,7 @@ class TurnCache:
         """What the graph is to be given, if it has to run."""
         self._input = turn_input
         self._policy = policy
-        self._cache = cache
+        self._cache = cache if policy.write_policy is None else cache.with_policy(policy.write_policy)
         self._graph = graph
         self._config = config
         self._assistant_id = assistant_id

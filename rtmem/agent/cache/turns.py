@@ -21,6 +21,7 @@ from rtmem.agent.served import CACHED_TURNS
 from rtmem.errors import ConfigError
 from rtmem.operations.cache_answers import UNWANTED, Unwanted
 from rtmem.operations.cache_prompts import CacheScope, Conversation
+from rtmem.operations.cache_records import CachePolicy
 
 Graph: TypeAlias = Pregel[Any, Any, Any, Any]
 
@@ -43,6 +44,7 @@ class CachedTurns:
     ttl_ms: int | None
     allow: frozenset[str]
     shared: bool = False
+    write_policy: CachePolicy | None = None
 
     def heeds(self, channel: str) -> bool:
         """Whether what is in a channel beside the messages changes an answer."""
@@ -65,6 +67,7 @@ def cached_turns(
     ttl_ms: int | None = None,
     allow: Collection[Kept] = (),
     shared: bool = False,
+    policy: CachePolicy | None = None,
 ) -> Graph:
     """`graph`, whose turns a gateway may answer from the cache of whoever asks.
 
@@ -94,6 +97,7 @@ def cached_turns(
         ttl_ms: how long an answer lives; None: as [cache] ttl_ms says.
         allow: what is kept although it usually is not: state, memory, tool_calls, refusal, truncated, error, empty.
         shared: entries are the assistant's, of principal `shared:<assistant id>`, instead of whoever asks.
+        policy: looks at each entry (a `CacheDraft`) before it is stored, and may change or refuse it.
 
     Raises:
         ConfigError: no compiled graph, it has no such node or channel, or what is personal would be shared.
@@ -107,7 +111,7 @@ def cached_turns(
             "shared=True with allow=['memory'] or conversation='last_turn': what one user said or is known for would "
             "be told to others; leave that out, or keep the answers of each user for himself"
         )
-    policy = CachedTurns(
+    turns = CachedTurns(
         scope=CacheScope(
             model=model,
             parameters=parameters,
@@ -123,10 +127,11 @@ def cached_turns(
         ttl_ms=ttl_ms,
         allow=frozenset(allow),
         shared=shared,
+        write_policy=policy,
     )
     # Not `with_config`: it makes a new graph, and forgets which types the old one's checkpoints may hold.
     clone = copy.copy(graph)
-    clone.config = merge_configs(graph.config, {"configurable": {CACHED_TURNS: policy}})
+    clone.config = merge_configs(graph.config, {"configurable": {CACHED_TURNS: turns}})
     return clone
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import anyio
+import msgspec
 import pytest
 import redis
 from langchain.agents import create_agent
@@ -21,7 +22,8 @@ from rtmem.agent import turn
 from rtmem.agent.cache import cached_turns, turn_cache
 from rtmem.agent.cache.turn_cache import TurnCache, of_turn
 from rtmem.agent.served import CACHED_TURNS
-from rtmem.cache import AsyncSemanticCache
+from rtmem.cache import AsyncSemanticCache, CacheDraft
+from rtmem.errors import WriteRefusedError
 from rtmem.records import TurnEvent
 from rtmem.settings import Cache
 from tests.agent.offload.worlds import Scripted, say
@@ -105,6 +107,20 @@ def one(text: str = "Paris.", **more: Any) -> dict[str, Any]:
 
 
 # What is looked up ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_owners_write_policy_may_change_and_refuse_what_is_kept(world: World) -> None:
+    def policy(draft: CacheDraft) -> CacheDraft:
+        if "secret" in draft.prompt:
+            raise WriteRefusedError("it is a secret")
+        return msgspec.structs.replace(draft, answer=AIMessage("Rome."))
+
+    graph = answering(lambda state: one(), policy=policy)
+    for question, hits in (("What is the secret?", False), (QUESTION, True)):
+        assert not await world.hits(graph, said(question), f"{question} 1")
+        assert await world.hits(graph, said(question), f"{question} 2") is hits
+    (entry,) = (await world.cache.entries()).entries
+    assert (await world.cache.entry(entry.entry_id)).answer.content == "Rome."  # type: ignore[union-attr]
 
 
 async def test_only_a_new_question_of_a_human_is_looked_up(world: World) -> None:
