@@ -99,6 +99,7 @@ class Pointers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Long-term memory: LangGraph's BaseStore."""
 
+    redis_url: str = ""  # a Redis of its own, behind a gateway and for `rtmem memory`; empty: that of [redis]
     prefix: str = "rtmem"
     ttl_ms: NotNegative = 0  # of an item that was given none; 0: items stay
     refresh_on_read: bool = True  # whether reading an item that has a ttl begins it anew, as LangGraph says
@@ -174,6 +175,7 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class Cache(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The semantic cache of answers."""
 
+    redis_url: str = ""  # a Redis of its own, behind a gateway and for `rtmem cache`; empty: that of [redis]
     prefix: str = "rtmem"
     # How far a question may be from the one that was answered, by the name of the embedder; others: exact hits only.
     thresholds: dict[str, Distance] = msgspec.field(default_factory=lambda: {"local": 0.08, "multilingual": 0.05})

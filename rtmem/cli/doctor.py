@@ -103,7 +103,7 @@ def doctor(
     if context.invoked_subcommand:
         return
     settings = options.load(config, data_dir=data_dir, redis_url=redis_url)
-    report = Report([*_installation(), *_redis(settings, profile), *_gateway(settings)])
+    report = Report([*_installation(), *_redis(settings, profile), *_elsewhere(settings), *_gateway(settings)])
     if as_json:
         body = {"healthy": report.healthy, "checks": [asdict(check) for check in report.checks]}
         typer.echo(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
@@ -173,6 +173,16 @@ def _redis(settings: Settings, profile: Profile | None) -> list[Check]:
         return [*checks, Check("error", "embedded Redis", *_split(exc))]
 
 
+def _elsewhere(settings: Settings) -> list[Check]:
+    """Long-term memory and the cache, where they have a Redis of their own."""
+    checks: list[Check] = []
+    if settings.store.redis_url:
+        checks += _judged("Redis of memory", settings.store.redis_url, settings, None, with_memory=True)
+    if settings.cache.redis_url not in ("", settings.store.redis_url):
+        checks += _judged("Redis of the cache", settings.cache.redis_url, settings, None, with_memory=False)
+    return checks
+
+
 def _data_directory(layout: Layout) -> Check:
     there = next(path for path in (layout.root, *layout.root.parents) if path.exists())
     made = "" if there == layout.root else " (not made yet)"
@@ -198,8 +208,16 @@ def _log(layout: Layout) -> list[Check]:
 
 
 def _judged(
-    name: str, url: str, settings: Settings, profile: Profile | None, log_dir: str = "", restart: str = ""
+    name: str,
+    url: str,
+    settings: Settings,
+    profile: Profile | None,
+    log_dir: str = "",
+    restart: str = "",
+    *,
+    with_memory: bool | None = None,
 ) -> list[Check]:
+    """A Redis, and the index of memory if that is there: in that of [redis], unless it has one of its own."""
     from rtmem.drivers import SyncDriver
     from rtmem.server import probe, profiles
 
@@ -208,7 +226,9 @@ def _judged(
             prefix = settings.checkpoint.prefix
             asking = profiles.ask(profile, prefix, log_dir, restart) if profile else probe.ask(prefix, restart)
             report = driver.run(asking)
-            more = [*_functions(driver), *_memory(driver, settings)]
+            more = _functions(driver)
+            if with_memory or (with_memory is None and not settings.store.redis_url):
+                more += _memory(driver, settings)
     except RtmemError as exc:
         return [Check("error", name, *_split(exc))]
     checks = [Check("ok", name, report.line)]

@@ -72,10 +72,18 @@ class Gateway:
         # Below the prefix of the threads that pin them.
         limits = msgspec.structs.replace(settings.pointers, prefix=settings.checkpoint.prefix)
         self.pointers = AsyncPointers(driver=driver, settings=limits)
-        self.memories = Memories(driver, settings, expected=memory_expected)
-        self.caches = Caches(driver, settings, self.memories.embedder, graphs)
+        self._elsewhere: dict[str, AsyncDriver] = {}  # by URL: what has a Redis of its own
+
+        def driver_of(url: str) -> AsyncDriver:
+            if url and url not in self._elsewhere:
+                self._elsewhere[url] = AsyncDriver.lazy(url, settings.redis)
+            return self._elsewhere.get(url, driver)
+
+        memory_driver = driver_of(settings.store.redis_url)
+        self.memories = Memories(memory_driver, settings, expected=memory_expected)
+        self.caches = Caches(driver_of(settings.cache.redis_url), settings, self.memories.embedder, graphs)
         self._sweeper = Sweeper(driver, limits, settings.gateway.sweep_interval_ms)
-        self._index_upkeep = IndexUpkeep(driver, self.memories, settings.gateway.sweep_interval_ms)
+        self._index_upkeep = IndexUpkeep(memory_driver, self.memories, settings.gateway.sweep_interval_ms)
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
@@ -94,6 +102,8 @@ class Gateway:
                 await self.caches.aclose()
                 await self.memories.aclose()
                 tasks.cancel_scope.cancel()
+            for driver in self._elsewhere.values():
+                await driver.aclose()
 
     def principal(self, request: HTTPConnection) -> str:
         """Who asks. Raises UnauthorizedError."""

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 import redis
 
+from rtmem.cache import CacheScope, SemanticCache
 from rtmem.cli.main import main
 from rtmem.memory import Memory
 from rtmem.store import RedisStore
 from tests.cli.commands import environment
+from tests.conftest import ServerFactory
 from tests.embedding.embedding_server import serving
 
 OTHER = {"RTMEM_EMBEDDING__MODEL": "remote:other"}
@@ -207,3 +209,21 @@ def test_another_embedder_is_refused_told_of_and_takes_over_with_a_reindex(memor
     done = memory("reindex", "--algorithm", "flat", **OTHER)
     assert done.stdout == "0 documents embedded by other at 127.0.0.1; the index is flat\n", done.stderr
     assert "programs need" not in done.stderr
+
+
+def test_memory_and_cache_are_looked_for_in_a_redis_of_their_own(
+    memory: Shell, redis_url: str, redis_server: ServerFactory
+) -> None:
+    elsewhere = redis_server().url
+    own = {"RTMEM_STORE__REDIS_URL": elsewhere, "RTMEM_CACHE__REDIS_URL": elsewhere, "RTMEM_REDIS__URL": redis_url}
+    assert memory("add", "Ann lives in Oslo.", **own).returncode == 0
+    assert "Oslo" in memory("list", **own).stdout
+    assert "Oslo" in memory("list", "--redis-url", elsewhere).stdout
+    assert "Oslo" not in memory("list", "--redis-url", redis_url, **own).stdout
+    with SemanticCache(elsewhere, principal="local", guard=False) as cache:
+        cache.update("Who?", "Ann.", CacheScope(model="m", parameters={}))
+    assert json.loads(memory.rtmem("cache", "stats", "--json", **own).stdout)["entries"] == 1
+    checks = json.loads(memory.rtmem("doctor", "--json", **own).stdout)["checks"]
+    names = [check["name"] for check in checks]
+    assert names.index("Redis") < names.index("Redis of memory") < names.index("memory index")
+    assert "Redis of the cache" not in names  # the same

@@ -11,13 +11,15 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 
+from rtmem.agent.cache import cached_turns
 from rtmem.agent.recall import RecallMiddleware
 from rtmem.errors import ConfigError
 from rtmem.gateway import memory
 from rtmem.gateway.memory import Memories
-from rtmem.settings import Embedding, Recall, Settings, Store
+from rtmem.settings import Cache, Embedding, Recall, Settings, Store
 from tests.agent.offload.worlds import Scripted, call, say
 from tests.agent.recall.worlds import PATIENT, memory_in
+from tests.conftest import ServerFactory
 from tests.gateway.conftest import ServeGateway
 from tests.gateway.graphs import Graph
 from tests.gateway.raw import raw_client, text_in
@@ -141,3 +143,32 @@ async def test_what_a_graph_stores_lives_as_long_as_the_settings_say(
             await client.until_end()
     (name,) = redis_client.keys("rtmem:m:*")
     assert 0 < redis_client.pttl(name) <= 600_000
+
+
+async def test_memory_and_cache_may_each_have_a_redis_of_their_own(
+    serve_gateway: ServeGateway, redis_client: redis.Redis, redis_server: ServerFactory
+) -> None:
+    graph: Any = cached_turns(notebook(awaiting=True), model="m", parameters={}, allow=["memory"])
+    places = {"memory": redis_server(), "cache": redis_server()}
+    sections = {
+        "store": Store(redis_url=places["memory"].url),
+        "cache": Cache(redis_url=places["cache"].url, lookup_deadline_ms=60_000, update_deadline_ms=60_000),
+    }
+    async with serve_gateway(graphs={"notebook": graph}, sections=sections) as served:
+        await served.gateway.caches.awake.wait()
+        async with raw_client(served.ws_url, "t1", token="token-of-alice") as client:
+            await client.subscribe(["lifecycle"])
+            await client.start("notebook", "the door is blue")
+            await client.until_end()
+        await eventually(lambda: not served.gateway.runs.at_work)
+
+    def kinds(client: redis.Redis) -> set[bytes]:
+        return {b":".join(key.split(b":")[1 : 3 if key.startswith(b"rtmem:c:") else 2]) for key in client.scan_iter()}
+
+    found = {}
+    for name, server in places.items():
+        with redis.Redis.from_url(server.url) as client:
+            found[name] = kinds(client)
+    assert b"m" in found["memory"]
+    assert found["cache"] == {b"c:e", b"c:t"}
+    assert not kinds(redis_client) & (found["memory"] | found["cache"])

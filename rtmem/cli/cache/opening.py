@@ -48,7 +48,7 @@ def opened(place: Place, *, guard: bool = False) -> Iterator[SemanticCache]:
     from rtmem.embedding import from_settings, missing
 
     settings = options.load(place.config, data_dir=place.data_dir, redis_url=place.redis_url)
-    url = options.running_redis(settings)
+    url = place.redis_url or settings.cache.redis_url or options.running_redis(settings)
     name = options.whose(place.principal, settings)
     extra = missing(settings.embedding)
     if extra and guard:

@@ -61,7 +61,7 @@ def opened(place: Place, *, embedding: bool, model: str = "") -> Iterator[Memory
     from rtmem.records import Principal as Whose
 
     settings = place.settings()
-    url = options.running_redis(settings)
+    url = place.redis_url or settings.store.redis_url or options.running_redis(settings)
     name = options.whose(place.principal, settings)
     whose = Whose(user=name, teams=tuple(place.teams or ()), application=place.application)
     embedder = _embedder(settings, model) if embedding else None
