@@ -39,8 +39,9 @@ class ByPointer:
     """Marks an argument of a tool that may be given by pointer: `rows: Annotated[list[dict], ByPointer]`.
 
     The model sees that a pointer is welcome beside the value itself. A list or dict of pointers, and pointers inside of
-    a larger value, are resolved too. The type is checked after the pointers are resolved; a type that pydantic does not
-    know (a DataFrame) is checked with `isinstance`.
+    a larger value, are resolved too. It may mark fields of pydantic models as well; where the field is one of a
+    TypedDict or a dataclass, mark the whole argument. The type is checked after the pointers are resolved; a type that
+    pydantic does not know (a DataFrame) is checked with `isinstance`.
     """
 
     @classmethod
