@@ -37,7 +37,7 @@ server, with processors enough for all.
 """
 
 _ATTEMPTS_MAX: Final = 5
-_TTL_MS_MAX: Final = 100 * 365 * 86_400_000  # a century: all times stay whole numbers in a double, as Lua has them
+TTL_MS_MAX: Final = 100 * 365 * 86_400_000  # a century: all times stay whole numbers in a double, as Lua has them
 _TOKEN: Final = r"[\w!#$%&'*+.^`|~-]+"  # RFC 9110
 _MEDIA_TYPE: Final = re.compile(rf"(?=.{{1,200}}$){_TOKEN}/{_TOKEN}( *;[ -~]*)?", re.ASCII)
 _encode_info: Final = msgspec.msgpack.Encoder().encode
@@ -69,8 +69,8 @@ def offload(
         per 256 KB; an equal value that is there already is not sent again (2).
     """
     settings = scope.settings
-    if ttl_ms is not None and (type(ttl_ms) is not int or not 0 < ttl_ms <= _TTL_MS_MAX):
-        raise InvalidRequestError(f"ttl_ms is {_shown(ttl_ms)}: from 1 to {_TTL_MS_MAX} milliseconds, or None")
+    if ttl_ms is not None and (type(ttl_ms) is not int or not 0 < ttl_ms <= TTL_MS_MAX):
+        raise InvalidRequestError(f"ttl_ms is {_shown(ttl_ms)}: from 1 to {TTL_MS_MAX} milliseconds, or None")
     if type(name or "") is not str:
         raise InvalidRequestError(f"name is {_shown(name)}: text, or None")
     if media_type and not (type(media_type) is str and _MEDIA_TYPE.fullmatch(media_type)):
@@ -78,7 +78,7 @@ def offload(
         raise InvalidRequestError(
             f"media_type is {_shown(media_type)}: one such as 'text/csv', of at most 200 characters"
         )
-    lifetime_ms = ttl_ms if ttl_ms is not None else min(settings.ttl_ms, _TTL_MS_MAX) if thread_id is None else 0
+    lifetime_ms = ttl_ms if ttl_ms is not None else min(settings.ttl_ms, TTL_MS_MAX) if thread_id is None else 0
     holder = "" if thread_id is None else holder_of(thread_id)
     encoded = Encoded(
         value,

@@ -33,9 +33,10 @@ class PointerMiddleware(AgentMiddleware[Any, Any, Any]):
         *,
         characters_max: int | None = None,
         tools: Collection[str] = MODEL_TOOLS,
+        ttl_ms: int | None = None,
     ) -> None:
         super().__init__()
-        self._edge = ToolPointers(pointers, characters_max=characters_max, tools=tools)
+        self._edge = ToolPointers(pointers, characters_max=characters_max, tools=tools, ttl_ms=ttl_ms)
         self._wrapped: dict[str, tuple[BaseTool, BaseTool]] = {}
         self.tools = self._edge.tools
 

@@ -59,6 +59,7 @@ class Results:
     tools: Collection[str]  # with which the model can look into a value
     name: str
     thread_id: str | None  # that pins what is offloaded; without one, it lives as long as the settings say
+    ttl_ms: int | None = None  # or at least so long
 
     def replaced(self, result: Any, *, has_artifact: bool) -> Steps[Any]:
         """What a tool returns to its caller, in place of `result`."""
@@ -147,7 +148,11 @@ class Results:
         return {"type": "rtmem_pointer", **msgspec.to_builtins(pointer)}
 
     def _offload(self, value: Any) -> Steps[Pointer]:
-        return (yield from offload(self.scope, value, thread_id=self.thread_id, name=f"{self.name} result"))
+        return (
+            yield from offload(
+                self.scope, value, thread_id=self.thread_id, ttl_ms=self.ttl_ms, name=f"{self.name} result"
+            )
+        )
 
 
 def _beginning(value: Any, characters_max: int) -> str:

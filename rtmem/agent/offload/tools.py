@@ -19,6 +19,7 @@ from rtmem.agent.offload.results import Results
 from rtmem.agent.served import SERVED, Served
 from rtmem.errors import ConfigError, WrongColourError
 from rtmem.operations.pointer_previews import MODEL_TOOLS
+from rtmem.operations.pointer_uploads import TTL_MS_MAX
 from rtmem.pointers import AsyncPointers, Pointers
 from rtmem.steps import R, Steps
 
@@ -42,6 +43,7 @@ class ToolPointers:
         characters_max: a longer result becomes a pointer; `inline_characters_max` of the settings of the pointers. An
             answer of the tools for the model is no longer either.
         tools: which tools the model gets: "read_pointer", "search_pointer", "select_pointer".
+        ttl_ms: how long pointers live at least. For a saver that is not rtmem's: a sweep takes its threads for gone.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class ToolPointers:
         *,
         characters_max: int | None = None,
         tools: Collection[str] = MODEL_TOOLS,
+        ttl_ms: int | None = None,
     ) -> None:
         if pointers is not None and not isinstance(pointers, Pointers | AsyncPointers):
             raise ConfigError(
@@ -61,7 +64,10 @@ class ToolPointers:
             raise ConfigError(f"no tool {unknown[0]!r} for a model: there are {', '.join(MODEL_TOOLS)}")
         if characters_max is not None and characters_max < 500:
             raise ConfigError(f"characters_max is {characters_max}: at least 500, as a preview is about as long")
+        if ttl_ms is not None and (type(ttl_ms) is not int or not 0 < ttl_ms <= TTL_MS_MAX):
+            raise ConfigError(f"ttl_ms: from 1 to {TTL_MS_MAX} milliseconds, or None")
         self.pointers = pointers
+        self.ttl_ms = ttl_ms
         self._characters_max = characters_max
         self._counter = Counter()
         self._names = tuple(name for name in MODEL_TOOLS if name in tools)
@@ -216,6 +222,7 @@ class _Call:
             tools=self.edge._names,
             name=self.name,
             thread_id=_thread_id(),
+            ttl_ms=self.edge.ttl_ms,
         )
         return results.replaced(result, has_artifact=self.has_artifact)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Annotated, Any
 
 import pytest
@@ -13,7 +14,7 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
 
 from rtmem.agent import ByPointer, PointerMiddleware, ToolPointers
-from rtmem.errors import ConfigError, ServerUnavailableError, WrongColourError
+from rtmem.errors import ConfigError, PointerExpiredError, ServerUnavailableError, WrongColourError
 from rtmem.pointers import AsyncPointers, Pointers
 from rtmem.settings import Redis
 from tests.agent.offload.worlds import World, pointer_in
@@ -115,6 +116,18 @@ def test_without_a_thread_it_expires_as_the_settings_say(world: World) -> None:
         assert world.now(pointers.describe(pointer)).expires_at_ms > 0
 
 
+def test_with_another_saver_it_lives_as_long_as_a_ttl_although_a_sweep_does_not_find_the_thread(world: World) -> None:
+    with world.pointers(grace_ms=1) as pointers:
+        lasting = world.call(ToolPointers(pointers, ttl_ms=3_600_000).wrap(sync_log), {"query": "a"}).content
+        pinned = world.call(ToolPointers(pointers).wrap(sync_log), {"query": "b"}).content
+        deadline = time.monotonic() + 30
+        while not world.now(pointers.sweep()).threads:
+            assert time.monotonic() < deadline
+        assert world.now(pointers.describe(pointer_in(lasting))).expires_at_ms > 0
+        with pytest.raises(PointerExpiredError):
+            world.now(pointers.describe(pointer_in(pinned)))
+
+
 def test_errors_of_a_tool_go_their_own_way(world: World) -> None:
     @tool
     def fail(how: str) -> str:
@@ -195,6 +208,9 @@ def test_options_that_make_no_sense_are_refused(redis_url: str) -> None:
             ToolPointers(pointers, characters_max=100)
         with pytest.raises(ConfigError, match="no tool 'read'"):
             ToolPointers(pointers, tools=["read"])
+        for wrong in (0, 1.5, 10**15):
+            with pytest.raises(ConfigError, match="ttl_ms"):
+                ToolPointers(pointers, ttl_ms=wrong)  # type: ignore[arg-type]  # what a user may write
 
 
 def test_what_was_kept_out_is_counted(world: World) -> None:
