@@ -42,6 +42,7 @@ much many lot lots bit
 their them they themselves
 supposed gonna actual own anymore
 ok fine
+truly literally honestly essentially specifically particularly especially
 """
 
 # Words that say little by themselves: light verbs, and nouns for the sort of thing that another word names already. One
@@ -69,6 +70,8 @@ experience problem issue
 currency
 system device machine
 there
+main major important various basic skill skills
+properly correctly effectively successfully efficiently completely fully entirely totally
 """
 
 # A preposition gives the word after it a role; words of one line give the same role.
@@ -991,6 +994,87 @@ clean, wash, cleaning
 stain, spot
 dog, puppy
 cat, kitten
+highest, greatest
+largest, biggest, greatest
+money, funds
+overcome, conquer, get over
+develop, create, build, make
+prevent, avoid, stop
+opinion, view, viewpoint, thought, think
+job, career, profession
+girl, lady
+webpage, web page, page
+join, enroll, enrol, enter
+use, utilize, utilise
+give, provide, offer
+keep, maintain, retain
+try, attempt
+real, genuine
+fake, counterfeit
+minimum, lowest
+law, legislation
+supervisor, manager, superior
+worker, staff
+error, mistake
+earn, gain
+technique, method
+ability, capability
+topic, subject
+dead, deceased
+born, birth
+hate, dislike
+anxiety, anxious
+hill, mountain
+motorcycle, motorbike
+airplane, aeroplane, plane, aircraft
+rich, affluent, wealthy
+loud, noisy
+continue, proceed, keep going
+quit, resign
+boss, superior
+bug, glitch
+login, signin, sign in, log in
+danger, risk
+defend, protect
+gauge, measure
+clarify, explain
+describe, depict
+remember, recall
+idea, notion
+church, chapel
+cat, kitty
+tired, sleepy, exhausted
+slim, thin, skinny
+boyfriend, bf
+girlfriend, gf
+friend, buddy, pal
+election, vote
+cheat, deceive, trick
+sometimes, occasionally
+middle, center, centre
+reward, prize, award
+competition, contest, tournament
+goal, target, aim
+achieve, accomplish
+motivate, inspire, encourage
+motivation, inspiration
+convince, persuade
+boring, tedious
+exciting, thrilling
+interesting, fascinating
+amazing, awesome, great, excellent
+terrible, awful, horrible, bad
+nice, pleasant
+rude, impolite
+polite, courteous
+brave, courageous
+stupid, dumb, silly
+crazy, insane
+rare, uncommon
+multiple, several, various
+enough, adequate, sufficient
+main, major
+what happen when, what happen after
 """
 
 ANTONYMS: Final = """

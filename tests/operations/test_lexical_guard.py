@@ -147,6 +147,9 @@ REFUSED = {
         ("what is a marital vow", "what is a martial vow"),
         ("who signs, the adviser or the patient", "who signs, the adviser or the patent"),
         ("how do I boil potatoes", "how do I boil lentils"),
+        ("what is the easiest way to learn chess", "what is the way to learn chess"),
+        ("who is the best player", "who is the most popular player"),
+        ("how do I permanently delete a chat", "how do I delete a chat"),
         ("benefits of green tea", "benefits of green tea for hair"),
         ("как варить гречку", "как варить перловку"),
     ],
@@ -209,6 +212,14 @@ PASSED = [
     ("Когда был открыт музей?", "Когда открыт музей?"),
     ("a rise of 0.5 percentage points", "a rise of 50 basis points"),
     ("cats -- and dogs | birds & fish", "cats, and dogs, birds, fish"),
+    ("what are the major causes of hail", "what are the causes of hail"),
+    ("can I completely remove rust", "can I remove rust"),
+    ("how do I improve my spelling skills", "how can I improve my spelling"),
+    ("who has the highest salary", "who has the greatest salary"),
+    ("how do I develop a website", "how do I make a website"),
+    ("how do I overcome fear", "how do I get over fear"),
+    ("Что на самом деле такое кварк?", "Что такое кварк?"),
+    ("где обучаться на врача", "где учиться на врача"),
 ]
 
 
