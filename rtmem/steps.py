@@ -113,6 +113,7 @@ class Call:
     beside: Callable[[], Generator[Any, list[Any], Any]] | None = None  # run again each `every_ms` while it runs
     every_ms: int = 1_000
     timeout_ms: int | None = None  # after it a TimeoutError; nothing can stop a blocking driver's function
+    apart: bool = False  # a function that blocks does so in a thread of its own, and holds no event loop
 
 
 @dataclass(frozen=True, slots=True)

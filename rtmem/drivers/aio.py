@@ -150,7 +150,10 @@ class AsyncDriver:
         beside = None if request.beside is None else asyncio.create_task(self._beside(request))
         try:
             async with asyncio.timeout(None if request.timeout_ms is None else request.timeout_ms / 1000):
-                result = request.function(*request.args)
+                if request.apart and not inspect.iscoroutinefunction(request.function):
+                    result = await asyncio.to_thread(request.function, *request.args)
+                else:
+                    result = request.function(*request.args)
                 return await result if inspect.isawaitable(result) else result
         finally:
             if beside is not None:

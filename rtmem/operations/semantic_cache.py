@@ -158,7 +158,7 @@ def _ask_judge(cache: CacheContext, asked: str, prompt: str, answer: bytes, dead
     assert cache.judge is not None, "asked only where there is one"
     arguments = (asked, prompt, read_answer(cache, answer))
     try:
-        (verdict,) = yield Call(cache.judge, arguments, timeout_ms=deadline.left_ms)
+        (verdict,) = yield Call(cache.judge, arguments, timeout_ms=deadline.left_ms, apart=True)
     except Exception:  # noqa: BLE001 - somebody else's judge: no verdict in time, no hit
         cache.state.counts.add("judge_failed")
         return False

@@ -46,6 +46,23 @@ async def test_what_may_be_awaited_is_awaited(redis_url: str) -> None:
         assert await driver.run(calling(Call(later, (3,)))) == 3
 
 
+async def test_what_blocks_apart_holds_no_event_loop_and_is_cut_off_in_time(redis_url: str) -> None:
+    let_go = threading.Event()
+
+    async def later() -> int:
+        return 3
+
+    async with AsyncDriver.lazy(redis_url) as driver:
+        asyncio.get_running_loop().call_later(0.05, let_go.set)
+        assert await driver.run(calling(Call(let_go.wait, (60,), apart=True)))
+        let_go.clear()
+        with pytest.raises(TimeoutError):
+            await driver.run(calling(Call(let_go.wait, (60,), timeout_ms=50, apart=True)))
+        let_go.set()
+        assert await driver.run(calling(Call(later, apart=True))) == 3
+        assert await driver.run(calling(Call(lambda: later(), apart=True))) == 3
+
+
 def test_a_blocking_driver_cannot_await_and_says_so(redis_url: str) -> None:
     async def later() -> int:
         return 3
