@@ -80,8 +80,11 @@ def _comma_before(items: tuple[Item, ...], end: int) -> int:
 def _is_list(items: tuple[Item, ...], cut: Cut) -> bool:
     """Whether all members play the role of the first, or of what stands before: not "a fever and no cough"."""
     first = items[cut[0]].role
-    if any(items[at].role not in ("", first, items[at - 1].role) or items[at].role == "not" for at in cut[1:-1]):
-        return False
+    for at, end in pairwise(cut[1:]):
+        role = items[at].role
+        is_owner = role == "of" and end - at > 1  # between Ann's cat and Tom's dog
+        if role == "not" or not (is_owner or role in ("", first, items[at - 1].role)):
+            return False
     within = set(range(cut[0] + 1, cut[-1])) - set(cut)
     return not any(items[at].joined or items[at].is_parted for at in within)
 

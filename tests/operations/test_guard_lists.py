@@ -9,6 +9,7 @@ from rtmem.operations.lexical_guard import compare
 ANY_ORDER = """
 difference between Gothic art and Baroque art | difference between Baroque art and Gothic art
 the difference between a hard disk and an ssd | the difference between an ssd and a hard disk
+difference between Spain's law and Portugal's law | difference between Portugal's law and Spain's law
 distance from Rome to Milan | distance from Milan to Rome
 how does a viola differ from a violin | how does a violin differ from a viola
 compare Python to Java | compare Java to Python
@@ -33,6 +34,7 @@ the flight from Rome to Milan | the flight from Milan to Rome
 convert files to folders | convert folders to files
 is Tom taller than Ann | is Ann taller than Tom
 is Spain hot compared to Portugal | is Portugal hot compared to Spain
+do you like Tom and Ann's dog | do you like Ann and Tom's dog
 Tom's mother and Ann's father | Ann's mother and Tom's father
 first add acid, then water | first add water, then acid
 first paint the wall, sand the floor and fix the roof | first fix the roof, paint the wall and sand the floor
