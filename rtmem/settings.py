@@ -89,7 +89,7 @@ class Pointers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     inline_characters_max: Annotated[int, Meta(ge=500)] = 4_000  # a longer tool result becomes a pointer; 4 to a token
     preview_characters_max: Positive = 400  # head and tail together
     output_characters_max: Positive = 8_000  # of one answer of slice, search or select, unless the caller says less
-    select_bytes_max: Positive = 8 * 1024 * 1024  # JSON that `select` may have to decode
+    select_bytes_max: Positive = 4 * 1024 * 1024  # JSON that `select` may have to decode
     compute_ms_max: Positive = 100  # of one search or select; a search then goes on with a continuation
     grace_ms: Positive = 3_600_000  # how long a pinning thread may have no checkpoint before `sweep` takes it for gone
     upload_ttl_ms: Positive = 600_000  # what an upload that stopped half-way leaves behind is swept after this

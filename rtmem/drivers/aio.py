@@ -89,7 +89,7 @@ class AsyncDriver:
         return cls(clients.pool_of(client, redis.asyncio.ConnectionPool), settings)
 
     async def run(self, steps: Steps[R], embedder: Embedder | None = None) -> R:
-        """Run an operation to its end and return what it returns; errors of Redis and `embedder` are thrown into it.
+        """Run an operation to its end and return what it returns; whatever ends a request is thrown into it.
 
         What it began and does not wait for is told to stop when it ends, and not waited for. What it asks for after
         its caller was cancelled, to clean up, is done even if the caller is cancelled again, as anyio's scopes do.
@@ -104,11 +104,7 @@ class AsyncDriver:
                         replies = await (self._last_wish(request) if is_cancelled else self.answer(request))
                     else:
                         replies = await self._reply(request, embedder, begun)
-                except RtmemError as exc:
-                    request = steps.throw(exc)
-                except BaseException as exc:
-                    if not isinstance(request, Asked):
-                        raise
+                except BaseException as exc:  # noqa: BLE001 - the steps let it rise
                     is_cancelled = is_cancelled or isinstance(exc, asyncio.CancelledError)
                     request = steps.throw(exc)
                 else:

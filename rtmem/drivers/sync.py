@@ -76,17 +76,13 @@ class SyncDriver:
         return cls(clients.pool_of(client, redis.ConnectionPool), settings)
 
     def run(self, steps: Steps[R], embedder: Embedder | None = None) -> R:
-        """Run an operation to its end and return what it returns; errors of Redis and `embedder` are thrown into it."""
+        """Run an operation to its end and return what it returns; whatever ends a request is thrown into it."""
         try:
             request = next(steps)
             while True:
                 try:
                     replies = self.answer(request) if isinstance(request, Batch) else self._reply(request, embedder)
-                except RtmemError as exc:
-                    request = steps.throw(exc)
-                except BaseException as exc:
-                    if not isinstance(request, Call):
-                        raise
+                except BaseException as exc:  # noqa: BLE001 - the steps let it rise
                     request = steps.throw(exc)
                 else:
                     request = steps.send(replies)

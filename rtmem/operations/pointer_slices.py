@@ -11,7 +11,7 @@ import orjson
 from rtmem.errors import QueryError, TooLargeError
 from rtmem.operations import pointer_continuations as continuations
 from rtmem.operations.pointer_chunks import COLUMNS
-from rtmem.operations.pointer_decoding import decode, decode_items
+from rtmem.operations.pointer_decoding import decode, decode_items, loads
 from rtmem.operations.pointer_previews import cut_with_mark
 from rtmem.operations.pointer_tables import read_table
 from rtmem.operations.pointers import Opened, PointerScope, id_of, look_up
@@ -349,6 +349,6 @@ def whole_json(opened: Opened) -> Steps[Any]:
         return (yield from opened.value())
     chunks = yield from opened.all_chunks()
     try:
-        return orjson.loads(decode("bytes", chunks))
+        return loads(decode("bytes", chunks))
     except ValueError as exc:
         raise QueryError(f"pointer {pointer.id} is text that is no JSON: use slice or search ({exc})") from exc

@@ -183,12 +183,12 @@ class _Upload:
             settings.tenant_bytes_max,
             settings.upload_ttl_ms,
         ]
-        begun: list[Any] = yield from call("rtmem_v2_pointers_begin", keys, claim)
-        if begun[0] == b"have":
-            return (yield from self._commit("link", range(0)))
-        if begun[0] == b"quota":
-            return [begun]
         try:
+            begun: list[Any] = yield from call("rtmem_v2_pointers_begin", keys, claim)
+            if begun[0] == b"have":
+                return (yield from self._commit("link", range(0)))
+            if begun[0] == b"quota":
+                return [begun]
             *batches, last = self._batches(min(settings.batch_bytes, _WINDOW_BYTES))
             for batch in batches:
                 part, sets = (pointer_id, batch.start, batch.stop), [self.chunk(at) for at in batch]
@@ -196,8 +196,13 @@ class _Upload:
                 if not kept:
                     return [[b"late"]]
             return (yield from self._commit("claimed", last))
-        except (ServerFullError, PersistenceError):
-            yield from call("rtmem_v2_pointers_abandon", keys, (pointer_id,))
+        except GeneratorExit:
+            raise
+        except BaseException as exc:
+            # Refused, or given up by the caller: nobody shall wait for the room that was claimed. Where Redis cannot
+            # be reached, a sweep frees it.
+            if isinstance(exc, ServerFullError | PersistenceError) or not isinstance(exc, Exception):
+                yield from call("rtmem_v2_pointers_abandon", keys, (pointer_id,))
             raise
 
     def _batches(self, batch_bytes: int) -> Iterator[range]:

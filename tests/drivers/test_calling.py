@@ -7,11 +7,13 @@ import threading
 from typing import Any
 
 import pytest
+import redis
 
 from rtmem.drivers import AsyncDriver, SyncDriver
 from rtmem.errors import WrongColourError
 from rtmem.steps import Batch, Call, Steps
 from tests.drivers.colours import COLOURS, Colour, talking
+from tests.drivers.processes import becomes
 
 pytestmark = pytest.mark.anyio
 BOTH_COLOURS = pytest.mark.parametrize("colour", COLOURS)
@@ -119,6 +121,23 @@ async def test_a_cancellation_is_thrown_into_the_steps_which_may_still_ask(redis
             await task
     assert isinstance(seen[0], asyncio.CancelledError)
     assert len(seen) == 2
+
+
+async def test_so_is_what_ends_the_wait_for_a_reply(redis_url: str, redis_client: redis.Redis) -> None:
+    def waits() -> Steps[Any]:
+        try:
+            return (yield Batch((("BLPOP", "nothing", 60),), lane="blocking", timeout_ms=90_000))
+        except BaseException:
+            yield Batch((("SET", "given", "back"),))
+            raise
+
+    async with AsyncDriver.lazy(redis_url) as driver:
+        task = asyncio.create_task(driver.run(waits()))
+        await becomes(lambda: redis_client.info("clients")["blocked_clients"] == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert redis_client.get("given") == b"back"
 
 
 async def test_what_takes_too_long_is_a_timeout(redis_url: str) -> None:

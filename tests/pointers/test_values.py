@@ -24,7 +24,9 @@ from rtmem.errors import (
     ServerFullError,
     TooLargeError,
 )
+from rtmem.operations.pointer_uploads import offload
 from rtmem.pointers import Pointers
+from rtmem.steps import Steps
 from tests.checkpoint.colours import Loop
 from tests.conftest import ServerFactory
 from tests.pointers.colours import Caller, World
@@ -249,6 +251,28 @@ def test_a_value_above_the_setting_is_refused_and_nothing_is_stored(world: World
             pointers.offload("x" * 2_001)
         assert pointers.resolve(pointers.offload("x" * 2_000)) == "x" * 2_000
         assert len(world.client.keys(b"*:c:*")) == 2
+        pointers.sound()
+
+
+def test_an_upload_that_its_caller_gives_up_takes_no_room(world: World) -> None:
+    class GivenUpError(BaseException):
+        pass
+
+    def given_up(steps: Steps[Any], after: int) -> Steps[Any]:
+        request = next(steps)
+        for _ in range(after):
+            request = steps.send((yield request))
+        request = steps.throw(GivenUpError())
+        while True:
+            request = steps.send((yield request))
+
+    limits = all_settings.Pointers(chunk_bytes=1_024, batch_bytes=2_048, tenant_bytes_max=100_000)
+    with world.open(settings=limits) as pointers:
+        for after in range(2, 6):  # encoded; then: hashed, claimed, and some of it sent
+            with pytest.raises(GivenUpError):
+                pointers.run(given_up(offload(pointers.scope, os.urandom(60_000)), after))
+            assert pointers.usage().bytes == 0
+            pointers.delete(pointers.offload(os.urandom(60_000)))
         pointers.sound()
 
 
