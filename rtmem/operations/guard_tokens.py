@@ -32,6 +32,8 @@ _TRANSLATABLE: Final = re.compile(f"[{''.join(map(chr, _TRANSLATED))}]")
 
 def plain(text: str) -> str:
     """The text with one kind of apostrophe, dash and space, and nothing invisible."""
+    if text.isascii() and "\x00" not in text:
+        return text
     if _TRANSLATABLE.search(text):
         text = text.translate(_TRANSLATED)
     if text.isascii() or unicodedata.is_normalized("NFKC", text):

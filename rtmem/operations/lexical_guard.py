@@ -73,6 +73,8 @@ def _difference(a: Features, b: Features) -> Refusal | None:
     said = exchanged(a, b, frozenset(kin))
     if said:
         return Refusal("order", *said)
+    if a.frames == b.frames:
+        return None
     is_in_place = all(item.kind == "filler" for item in (*lost, *gained))
     said = opposed(a.frames, b.frames, {a.question, b.question}, is_in_place=is_in_place)
     return Refusal("antonym", *said) if said else None

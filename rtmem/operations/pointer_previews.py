@@ -18,10 +18,14 @@ from rtmem.records import Pointer, PointerKind, PointerUnit
 _GRAPHEME: Final = regex.compile(r"\X")
 _WINDOW: Final = 64
 _SNIFFED_CHARACTERS_MAX: Final = 1024 * 1024  # longer text is not parsed to see whether it is JSON
+_SELECTED_CHARACTERS_MAX: Final = 4 * 1024 * 1024  # what `select` takes unless it is told otherwise
 _SHAPE_CHARACTERS_MAX: Final = 300
 _FIELDS_MAX: Final = 12
 _SAMPLED: Final = 20  # elements of an array whose fields are looked at
 _STRING_CHARACTERS_MAX: Final = 60
+_ITEMS_SHOWN_MAX: Final = 3  # elements or rows from the beginning
+_TAIL_PART: Final = 4  # a fourth of a preview is for the last one
+_TAILED_CHARACTERS_MIN: Final = 80  # a shorter preview has no room for both
 _DEPTH_MAX: Final = 4
 _LENIENT: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 _NESTED_BYTES_MAX: Final = 64 * 1024  # of a column of lists in the rows of a preview
@@ -41,20 +45,22 @@ def preview(kind: PointerKind, media_type: str, value: Any, characters_max: int,
     if kind == "text":
         parsed = _parsed(value)
         if parsed is not _NOTHING:
-            head = json_head(parsed, characters_max)
-            return Preview("JSON text: " + json_shape(parsed), head, items=len(parsed))
+            head, tail = json_head_and_tail(parsed, characters_max)
+            return Preview("JSON text: " + json_shape(parsed), head, tail, items=len(parsed))
         shape = f"{lines:,} line{'s' * (lines != 1)}, {len(value):,} characters"
+        if _SNIFFED_CHARACTERS_MAX < len(value) <= _SELECTED_CHARACTERS_MAX and _looks_like_json(value):
+            shape = f"JSON text, by its ends: {shape}"
         return Preview(shape, *head_and_tail(value, characters_max))
     if kind == "json":
         items = len(value) if type(value) in (list, dict) else 0
-        return Preview(json_shape(value), json_head(value, characters_max), items=items)
+        return Preview(json_shape(value), *json_head_and_tail(value, characters_max), items=items)
     if kind in ("table", "dataframe"):
         return _table_preview(value, characters_max)
     if kind == "bytes":
         return Preview(bytes_shape(media_type, value), "")
     if type(value) in (list, dict):
         # Nearly JSON: there is a NaN in it, or a key that is a number. It can be looked into in the same ways.
-        return Preview(json_shape(value), json_head(value, characters_max), items=len(value))
+        return Preview(json_shape(value), *json_head_and_tail(value, characters_max), items=len(value))
     return Preview(f"{type(value).__module__}.{type(value).__qualname__}{_array_shape(value)}", "")
 
 
@@ -111,6 +117,11 @@ def _boundary(text: str, at: int, *, forward: bool = False) -> int:
 
 
 _NOTHING: Final = object()
+
+
+def _looks_like_json(text: str) -> bool:
+    ends = text[:64].lstrip()[:1] + text[-64:].rstrip()[-1:]
+    return ends in ("{}", "[]")
 
 
 def _parsed(text: str) -> Any:
@@ -172,9 +183,17 @@ def _other(value: Any) -> str:
     return f"<{type(value).__name__}>"
 
 
+def json_head_and_tail(value: Any, characters_max: int) -> tuple[str, str]:
+    """The beginning of a JSON value and, of an array that is not told whole, its last element: together so long."""
+    tail = ""
+    if type(value) is list and len(value) > _ITEMS_SHOWN_MAX and characters_max >= _TAILED_CHARACTERS_MIN:
+        tail = json_head(value[-1], characters_max // _TAIL_PART)
+    return json_head(value, characters_max - len(tail)), tail
+
+
 def json_head(value: Any, characters_max: int) -> str:
     """The beginning of a JSON value with long strings and arrays shortened, so that one long field hides no other."""
-    for items_max, string_max in ((3, _STRING_CHARACTERS_MAX), (2, 30), (1, 15)):
+    for items_max, string_max in ((_ITEMS_SHOWN_MAX, _STRING_CHARACTERS_MAX), (2, 30), (1, 15)):
         text = _as_json(_shortened(value, items_max, string_max, _DEPTH_MAX))
         if len(text) <= characters_max:
             break
@@ -214,25 +233,28 @@ def cut_with_mark(text: str, characters_max: int) -> str:
 
 def _table_preview(table: Any, characters_max: int) -> Preview:
     if hasattr(table, "column_names"):
-        rows, names = table.num_rows, table.column_names
-        types = [str(kind) for kind in table.schema.types]
-        sample = [
-            [str(value) for value in column]
-            for column in zip(*(_cells(column) for column in _columns_of(table)), strict=True)
-        ]
+        names, types = table.column_names, [str(kind) for kind in table.schema.types]
+        rows, first, last = table.num_rows, table.slice(0, _ITEMS_SHOWN_MAX), table.slice(max(table.num_rows - 1, 0))
     else:
-        rows, names = len(table), [str(name) for name in table.columns]
-        types = [str(kind) for kind in table.dtypes]
-        sample = [[str(value) for value in row] for row in table.iloc[:3, :_FIELDS_MAX].itertuples(index=False)]
+        names, types = [str(name) for name in table.columns], [str(kind) for kind in table.dtypes]
+        rows, first, last = len(table), table.iloc[:_ITEMS_SHOWN_MAX], table.iloc[-1:]
     columns = [f"{cut_with_mark(name, 40)}: {kind}" for name, kind in zip(names[:_FIELDS_MAX], types, strict=False)]
     more = f", and {len(names) - _FIELDS_MAX:,} more" if len(names) > _FIELDS_MAX else ""
     shape = f"table of {rows:,} rows x {len(names):,} columns ({', '.join(columns)}{more})"
-    head = "\n".join(_line(row) for row in ([cut_with_mark(name, 40) for name in names[:_FIELDS_MAX]], *sample))
-    return Preview(cut_with_mark(shape, _SHAPE_CHARACTERS_MAX), cut_with_mark(head, characters_max), items=rows)
+    tail = ""
+    if rows > _ITEMS_SHOWN_MAX and characters_max >= _TAILED_CHARACTERS_MIN:
+        tail = cut_with_mark(_line(_rows(last)[0]), characters_max // _TAIL_PART)
+    head = "\n".join(map(_line, ([cut_with_mark(name, 40) for name in names[:_FIELDS_MAX]], *_rows(first))))
+    head = cut_with_mark(head, characters_max - len(tail))
+    return Preview(cut_with_mark(shape, _SHAPE_CHARACTERS_MAX), head, tail, items=rows)
 
 
-def _columns_of(table: Any) -> list[Any]:
-    return list(table.slice(0, 3).columns[:_FIELDS_MAX])
+def _rows(part: Any) -> list[list[str]]:
+    """The rows of a few of an Arrow table or DataFrame, as text."""
+    if not hasattr(part, "column_names"):
+        return [[str(value) for value in row] for row in part.iloc[:, :_FIELDS_MAX].itertuples(index=False)]
+    columns = [[str(value) for value in _cells(column)] for column in part.columns[:_FIELDS_MAX]]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _cells(column: Any) -> list[Any]:

@@ -192,3 +192,22 @@ def test_stale_indexes_of_other_embedders_are_named(cached: Cached, redis_url: s
     done = cached("stats")
     assert "rtmem:cache:words64 is another embedder's" in done.stderr
     assert "FT.DROPINDEX rtmem:cache:words64" in done.stderr
+
+
+def test_a_hit_is_reported_by_its_id(cached: Cached) -> None:
+    store(cached, "abc", "x")
+    wrong = cached.cache.lookup("abd", SCOPE)
+    assert wrong is not None
+    assert cached("report", wrong.hit_id, "--wrong").stdout == "noted: wrong\n"
+    assert cached.cache.lookup("abd", SCOPE) is None
+    exact = cached.cache.lookup("abc", SCOPE)
+    assert exact is not None
+    assert json.loads(cached("report", exact.hit_id, "--right", "--json").stdout) == {"noted": True}
+    assert cached("report", exact.hit_id, "--wrong").returncode == 0
+    gone = cached("report", exact.hit_id, "--right")
+    assert (gone.returncode, gone.stdout) == (1, "")
+    assert "not there any more" in gone.stderr
+    unclear = cached("report", exact.hit_id)
+    assert unclear.returncode == 2
+    assert "--wrong" in unclear.stderr
+    assert cached("report", "nonsense", "--wrong").returncode == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pandas
@@ -101,11 +102,33 @@ def test_one_long_field_hides_no_other_and_nothing_makes_a_preview_long(value: A
         json.loads(head)
 
 
+@pytest.mark.parametrize("characters_max", [1, 79, 80, 400])
+def test_what_has_many_elements_or_rows_is_told_with_the_last_one(characters_max: int) -> None:
+    rows = [{"id": number, "text": "x" * 50} for number in range(900)]
+    for kind, value, last in (
+        ("json", rows, '{"id":899,'),
+        ("text", json.dumps(rows), '{"id":899,'),
+        ("object", [*rows, {"id": math.nan}], '{"id":'),
+        ("table", pyarrow.Table.from_pylist(rows), "899 | xxx"),
+        ("dataframe", pandas.DataFrame(rows), "899 | xxx"),
+    ):
+        seen = preview(kind, "", value, characters_max, 1)  # type: ignore[arg-type]
+        assert len(seen.head) + len(seen.tail) <= characters_max
+        assert seen.tail.startswith(last if characters_max >= 80 else "")
+        assert bool(seen.tail) == (characters_max >= 80)
+    assert preview("json", "", rows[:3], 400).tail == preview("table", "", pyarrow.table({"a": [1]}), 400).tail == ""
+
+
 def test_json_text_is_told_as_what_it_is() -> None:
     seen = preview("text", "text/plain", json.dumps([{"id": number} for number in range(900)]), 400)
     assert seen.shape == "JSON text: array of 900 objects {id: integer}"
     assert seen.items == 900
     assert preview("text", "text/plain", "{not json", 400, 1).shape == "1 line, 9 characters"
+    long = json.dumps([{"id": number, "name": "x" * 40} for number in range(20_000)])
+    assert (
+        preview("text", "text/plain", long, 400, 1).shape == f"JSON text, by its ends: 1 line, {len(long):,} characters"
+    )
+    assert preview("text", "text/plain", long[:-1], 400, 1).shape == f"1 line, {len(long) - 1:,} characters"
 
 
 def test_a_table_of_long_lists_is_told_without_making_objects_of_them() -> None:

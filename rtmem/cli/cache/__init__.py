@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from rtmem.cli.cache import calibrating, invalidating, reading
+from rtmem.cli.cache import calibrating, invalidating, reading, reporting
 
 app = typer.Typer(
     help="Answers that are given again: what there is, why a question hits or not, and how near it must be.",
@@ -16,6 +16,7 @@ app = typer.Typer(
 app.command()(reading.stats)
 app.command()(reading.show)
 app.command()(invalidating.invalidate)
+app.command()(reporting.report)
 app.command()(calibrating.calibrate)
 
 __all__ = ["app"]
