@@ -50,8 +50,8 @@ from rtmem.embedding.extras import imported
 
 imported("redisvl.schema", "memory")  # says which extra is missing, where it is
 
+from rtmem.counts import VerbCounts  # noqa: E402
 from rtmem.memory.aio import AsyncMemory  # noqa: E402
-from rtmem.memory.counts import VerbCounts  # noqa: E402
 from rtmem.memory.sync import Memory  # noqa: E402
 from rtmem.operations.fact_scope import WritePolicy  # noqa: E402
 from rtmem.operations.fact_search import FactHit, RetrievedFacts  # noqa: E402

@@ -9,9 +9,9 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from rtmem import settings as all_settings
+from rtmem.counts import Counter, Tally, VerbCounts
 from rtmem.errors import ConfigError, UnsupportedError
 from rtmem.keys import Keys
-from rtmem.memory.counts import Counter, Tally, VerbCounts
 from rtmem.operations import durability
 from rtmem.operations.durability_proof import Promise
 from rtmem.operations.fact_scope import FactScope, WritePolicy, accept_all, as_principal

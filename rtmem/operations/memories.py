@@ -38,7 +38,7 @@ from rtmem.steps import Batch, Command, Embed, Request, Steps
 _TTL_MS_MAX: Final = 10**14  # three thousand years; Redis adds it to the time
 
 
-def batch(scope: MemoryScope, ops: Iterable[Op]) -> Steps[list[Result]]:
+def batch(scope: MemoryScope, asked: Sequence[Op]) -> Steps[list[Result]]:
     """Answer operations as InMemoryStore does: reads see what was there before, of two puts of one key the last counts.
 
     Raises:
@@ -48,7 +48,6 @@ def batch(scope: MemoryScope, ops: Iterable[Op]) -> Steps[list[Result]]:
     Redis: 1 round trip for reads or for writes, 1 for gets with writes, 2 for searches with writes; see
         memory_search.search for what may add some. Before it, an embedding of all queries and one of all texts.
     """
-    asked = list(ops)
     puts: dict[tuple[tuple[str, ...], str], PutOp] = {}
     gets: dict[int, GetOp] = {}
     finds: dict[int, SearchOp | ListNamespacesOp] = {}

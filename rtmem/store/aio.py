@@ -99,7 +99,9 @@ class AsyncRedisStore(Store):
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """See operations.memories.batch."""
-        return await self.run(self._batch(ops))
+        asked = list(ops)
+        with self._counted(asked):
+            return await self.run(self._batch(asked))
 
     async def reembed(self, limit: int = 1_000) -> int:
         """See operations.memory_vectors.reembed."""

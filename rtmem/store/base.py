@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import msgspec
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.store.base import BaseStore, IndexConfig, Op, PutOp, Result, TTLConfig
+from langgraph.store.base import BaseStore, GetOp, IndexConfig, Op, PutOp, Result, SearchOp, TTLConfig
 
 from rtmem import settings as all_settings
+from rtmem.counts import Counter, Tally, VerbCounts
 from rtmem.errors import ConfigError
 from rtmem.keys import Keys, check_id
 from rtmem.operations import durability, memories
@@ -65,6 +66,7 @@ class Store(BaseStore):
         self._promise = Promise(
             self.settings.ack, self.settings.ack_replicas, self.settings.ack_timeout_ms, keys.barrier
         )
+        self._counter = Counter()
 
     @property
     def principal(self) -> str:
@@ -81,20 +83,33 @@ class Store(BaseStore):
         """Whether the last search saw all there is; False before the first one."""
         return self.scope.index.state.is_ready
 
+    @property
+    def counts(self) -> dict[str, VerbCounts]:
+        """What each verb did: `get`, `put`, `delete`, `search`, `list_namespaces`, or `batch` of several."""
+        return self._counter.counts
+
     def bind(self, principal: str) -> Self:
         """This store for another principal: same connections, other items. Raises IdTooLongError."""
         clone = copy.copy(self)
         clone.scope = self.scope.bound(principal)
         return clone
 
-    def _batch(self, ops: Iterable[Op]) -> Steps[list[Result]]:
-        if self._promise.ack == "memory":
-            return memories.batch(self.scope, ops)
-        asked = list(ops)
+    def _counted(self, asked: Sequence[Op]) -> Tally:
+        return self._counter.call(_verb_of(asked[0]) if len(asked) == 1 else "batch")
+
+    def _batch(self, asked: Sequence[Op]) -> Steps[list[Result]]:
         steps = memories.batch(self.scope, asked)
+        if self._promise.ack == "memory":
+            return steps
         if any(isinstance(op, PutOp) for op in asked):
             return durability.durably(steps, self._promise)
         return steps
+
+
+def _verb_of(op: Op) -> str:
+    if isinstance(op, PutOp):
+        return "put" if op.value is not None else "delete"
+    return "get" if isinstance(op, GetOp) else "search" if isinstance(op, SearchOp) else "list_namespaces"
 
 
 def read_index(index: IndexConfig | Embedder | None) -> tuple[Embedder | None, tuple[str, ...]]:

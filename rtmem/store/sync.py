@@ -103,7 +103,9 @@ class RedisStore(Store):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """See operations.memories.batch."""
-        return self.run(self._batch(ops))
+        asked = list(ops)
+        with self._counted(asked):
+            return self.run(self._batch(asked))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """The same in a thread, as LangGraph's own blocking stores do it."""

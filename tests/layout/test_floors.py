@@ -19,6 +19,7 @@ FLOORS = {
     "keys": 0,
     "steps": 0,
     "served": 0,
+    "counts": 0,
     "operations": 1,
     "drivers": 2,
     "embedding": 2,

@@ -20,9 +20,9 @@ from rtmem.agent.recall.policy import Plan
 from rtmem.agent.recall.reading import Recalled, Source, unread
 from rtmem.agent.recall.verbs import AnyMemory, Verbs, arun, run
 from rtmem.agent.recall.writing import Episode, episode_of
+from rtmem.counts import Counter
 from rtmem.errors import ConfigError, DeadlineExceededError, RtmemError, WrongColourError
 from rtmem.memory import AsyncMemory, Memory, Principal, VerbCounts
-from rtmem.memory.counts import Counter
 
 T = TypeVar("T")
 
