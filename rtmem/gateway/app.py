@@ -67,6 +67,7 @@ class Gateway:
         self.threads = Threads(self.log, settings.gateway)
         self._graphs = graphs
         self._saver = saver
+        self.connections: set[Connection] = set()
         self.tokens = Tokens(settings.gateway.tokens)
         self.driver = driver
         # Below the prefix of the threads that pin them.
@@ -104,6 +105,12 @@ class Gateway:
                 tasks.cancel_scope.cancel()
             for driver in self._elsewhere.values():
                 await driver.aclose()
+
+    async def tell_clients(self) -> None:
+        """Wait until clients have been sent what there is for them; not for long for one that does not read."""
+        with anyio.move_on_after(self.settings.close_timeout_ms / 1_000):
+            for connection in tuple(self.connections):
+                await connection.told()
 
     def principal(self, request: HTTPConnection) -> str:
         """Who asks. Raises UnauthorizedError."""

@@ -73,6 +73,7 @@ class Connection:
 
     async def serve(self) -> None:
         """Returns when the client has gone or has been sent away. The caller has accepted the websocket."""
+        self._gateway.connections.add(self)
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -81,12 +82,17 @@ class Connection:
                 tasks.cancel_scope.cancel()
         finally:
             self._thread.listeners.discard(self)
+            self._gateway.connections.discard(self)
             if self._has_prefetched:
                 self._gateway.memories.cancel_prefetch(self._thread.principal, self._thread.thread_id)
         if self._close is not None and not self._gone:
             code, reason = self._close
             with anyio.move_on_after(self._close_timeout_s):
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})
+
+    async def told(self) -> None:
+        """Wait until all that the client is to hear by now has been sent."""
+        await self._outbox.emptied()
 
     def deliver(self, event: LogEvent) -> bool:
         """Take a live event of the thread. See threads.Listener."""

@@ -40,6 +40,7 @@ class Outbox:
         self._bytes = 0
         self._changed = anyio.Event()
         self._finished = False
+        self._in_hand = False  # a frame that the consumer has taken, and not come back from yet
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -75,14 +76,23 @@ class Outbox:
 
     async def get(self) -> bytes:
         """The next frame. Raises anyio.EndOfStream after `finish`, when all are out."""
+        self._in_hand = False
+        if not self._queue:
+            self._signal()  # for `emptied`
         while not self._queue:
             if self._finished:
                 raise anyio.EndOfStream
             await self._changed.wait()
         frame, _ = self._queue.popleft()
         self._bytes -= len(frame)
+        self._in_hand = True
         self._signal()
         return frame
+
+    async def emptied(self) -> None:
+        """Wait until nothing waits, and the consumer has sent what it took."""
+        while self._queue or self._in_hand:
+            await self._changed.wait()
 
     async def room(self, *, stall_timeout_s: float) -> None:
         """Wait until at most a quarter is used: how a replay keeps the client's pace.

@@ -189,6 +189,7 @@ class DrainingServer(uvicorn.Server):
             self._on_draining(runs.at_work)
         # uvicorn would close every websocket first, and end the application afterwards.
         await runs.drain()
+        await self._app.gateway.tell_clients()  # how its run ended, before its connection does
         await super().shutdown(sockets)
 
 

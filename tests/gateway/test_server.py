@@ -12,6 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from rtmem.errors import ConfigError, PortTakenError
+from rtmem.gateway.outbox import Outbox
 from rtmem.gateway.server import listen
 from rtmem.settings import Gateway
 from tests.gateway.conftest import ServeGateway
@@ -105,6 +106,25 @@ async def test_what_takes_longer_than_the_drain_is_stopped_and_told(serve_gatewa
         end = await client.until_end()
         assert end["event"] == "failed"
         assert "shutting down" in end["error"]
+
+
+async def test_a_client_hears_how_its_run_ended_before_its_connection_does(
+    serve_gateway: ServeGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Outbox.get
+
+    async def take_slowly(outbox: Outbox) -> bytes:
+        frame = await take(outbox)
+        await anyio.sleep(0.05)  # a writer whose turn comes late, as on a busy machine
+        return frame
+
+    monkeypatch.setattr(Outbox, "get", take_slowly)
+    async with serve_gateway(drain_timeout_ms=1, close_timeout_ms=60_000) as served:
+        async with raw_client(served.ws_url) as client:
+            await client.subscribe()
+            await client.start("held", "hello 30")
+            served.stop.set()
+            assert (await client.until_end())["event"] == "failed"
 
 
 async def test_no_connection_is_accepted_after_sigterm(gateway_process: GatewayProcess) -> None:
