@@ -26,6 +26,8 @@ from rtmem.settings import Server
 
 LOG_BYTES_MAX: Final = 16 * 1024 * 1024  # a longer log is put aside at the next start
 _POLL_S: Final = 0.005
+_ENDING_POLL_S: Final = 0.1  # a stranger's queue of connections is not to be filled
+_ENDING_S_MAX: Final = 2.0  # a process that frees a gigabyte takes some tenths of a second
 
 
 def launch(layout: Layout, settings: Server, program: Binaries, extra_conf: Sequence[str]) -> tuple[str, ...]:
@@ -89,15 +91,17 @@ def _write_conf(layout: Layout, settings: Server, program: Binaries, extra_conf:
 
 def _refuse_foreign_listener(layout: Layout) -> None:
     # Redis removes whatever file is at its socket's path; a dead server's socket is welcome to go, a live program's
-    # is not. Nobody holds life.lock here, so whoever answers is not ours.
-    if not layout.socket.exists():
-        return
-    if not layout.socket.is_socket() or _connects(layout):
-        raise PortTakenError(
-            f"embedded Redis: {layout.socket} is in use by another program: stop it, or choose another directory with "
-            f"RTMEM_SERVER__DATA_DIR",
-            socket=str(layout.socket),
-        )
+    # is not. Nobody holds life.lock here, so whoever answers is not ours, or is ending at this moment: the kernel
+    # closes the files of a process one after the other, and the lock comes before the socket.
+    deadline = time.monotonic() + _ENDING_S_MAX
+    while layout.socket.exists() and (not layout.socket.is_socket() or _connects(layout)):
+        if time.monotonic() > deadline or not layout.socket.is_socket():
+            raise PortTakenError(
+                f"embedded Redis: {layout.socket} is in use by another program: stop it, or choose another directory "
+                f"with RTMEM_SERVER__DATA_DIR",
+                socket=str(layout.socket),
+            )
+        time.sleep(_ENDING_POLL_S)
 
 
 def _connects(layout: Layout) -> bool:

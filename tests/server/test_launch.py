@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import socket
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,16 @@ def test_a_foreign_program_on_the_socket_is_left_alone(data_dir: Path) -> None:
             embedded.start(settings(data_dir))
         with socket.socket(socket.AF_UNIX) as visitor:
             visitor.connect(str(data_dir / "redis.sock"))
+
+
+def test_a_server_that_is_just_ending_is_waited_for(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_ENDING_S_MAX", 60.0)
+    ending = socket.socket(socket.AF_UNIX)
+    ending.bind(str(data_dir / "redis.sock"))
+    ending.listen()
+    threading.Timer(0.3, ending.close).start()
+    with embedded.start(settings(data_dir)) as server, client(server) as connection:
+        assert connection.ping()
 
 
 def test_a_file_in_place_of_the_socket_is_left_alone(data_dir: Path) -> None:
